@@ -5,16 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"rollout/shared/fault"
 	"rollout/shared/grade"
+	"rollout/shared/retry"
 )
 
 // Bounds of a service's response. A number beyond maxScore does not count as a score.
@@ -45,11 +44,12 @@ type (
 // failure is why a request gave no scores.
 type failure struct {
 	cause      grade.Cause
-	err        error
-	mayPass    bool          // the same request may succeed later
-	perhapsOne bool          // one of the answers may be the reason
-	retryAfter time.Duration // the service's wish
+	err        error // Unavailable if the same request may succeed later
+	perhapsOne bool  // one of the answers may be the reason
 }
+
+// maxRetryAfter bounds the wait that a service asks for.
+const maxRetryAfter = time.Minute
 
 // newClient returns the HTTP client of a service.
 func newClient(given *http.Client, concurrency int) *http.Client {
@@ -76,13 +76,14 @@ func newClient(given *http.Client, concurrency int) *http.Client {
 func (s *service) ask(ctx context.Context, cases []grade.Case) ([]grade.Score, *failure) {
 	body, err := encode(cases)
 	if err != nil {
-		return nil, &failure{cause: grade.Refused, err: err, perhapsOne: true}
+		return nil, &failure{cause: grade.Refused, perhapsOne: true,
+			err: fault.WithKind(fault.Invalid, err, "encode the answers")}
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout.Std())
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, http.MethodPost, s.cfg.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, &failure{cause: grade.Refused, err: err}
+		return nil, &failure{cause: grade.Refused, err: fault.WithKind(fault.Invalid, err, "address the service")}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if key := s.key.Reveal(); key != "" {
@@ -99,45 +100,46 @@ func (s *service) ask(ctx context.Context, cases []grade.Case) ([]grade.Score, *
 	case err != nil:
 		return nil, s.unreached(limited, err)
 	case resp.StatusCode/100 != 2:
-		return nil, refusal(resp, b)
+		return nil, refusal(resp, s.conceal(b))
 	case int64(len(b)) > limit:
 		return nil, malformed("a response of more than %d bytes", limit)
 	}
 	return decode(b, len(cases))
 }
 
+// conceal replaces the key, which services repeat at times, in a response. It does so
+// before the text is shortened or quoted, which would leave parts of the key.
+func (s *service) conceal(body []byte) []byte {
+	if s.key.Reveal() == "" {
+		return body
+	}
+	return bytes.ReplaceAll(body, []byte(s.key.Reveal()), []byte(s.key.String()))
+}
+
 // unreached is the failure of a request that ended without a response.
 func (s *service) unreached(ctx context.Context, err error) *failure {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &failure{cause: grade.TimedOut, err: fmt.Errorf("no response within %s", s.cfg.Timeout.Std()), mayPass: true}
+		return &failure{cause: grade.TimedOut,
+			err: fault.New(fault.Unavailable, "no response within %s", s.cfg.Timeout.Std())}
 	}
-	return &failure{cause: grade.Unavailable, err: err, mayPass: true}
+	return &failure{cause: grade.Unavailable, err: &fault.Error{Kind: fault.Unavailable, Err: err}}
 }
 
 // refusal is the failure of a request with another status than 2xx.
 func refusal(resp *http.Response, body []byte) *failure {
-	err := fmt.Errorf("status %s: %.200q", resp.Status, body)
+	err := fault.New(fault.Invalid, "status %s: %.200q", resp.Status, body)
 	switch code := resp.StatusCode; {
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
-		return &failure{cause: grade.Unavailable, err: err, mayPass: true, perhapsOne: code == http.StatusInternalServerError,
-			retryAfter: retryAfter(resp.Header)}
+		return &failure{cause: grade.Unavailable, perhapsOne: code == http.StatusInternalServerError, err: &fault.Error{
+			Kind: fault.Unavailable, RetryAfter: min(retry.After(resp.Header), maxRetryAfter), Err: err}}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code/100 == 3:
 		return &failure{cause: grade.Refused, err: err}
 	}
 	return &failure{cause: grade.Refused, err: err, perhapsOne: true}
 }
 
-// retryAfter returns the wait that a response asks for in seconds, up to a minute.
-func retryAfter(h http.Header) time.Duration {
-	n, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After")))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return time.Duration(min(n, 60)) * time.Second
-}
-
 func malformed(format string, args ...any) *failure {
-	return &failure{cause: grade.Malformed, err: fmt.Errorf(format, args...), mayPass: true, perhapsOne: true}
+	return &failure{cause: grade.Malformed, err: fault.New(fault.Unavailable, format, args...), perhapsOne: true}
 }
 
 func encode(cases []grade.Case) ([]byte, error) {

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"rollout/shared/config"
 	"rollout/shared/grade"
+	"rollout/shared/retry"
 	"rollout/shared/secret"
 )
 
@@ -211,23 +211,23 @@ func (s *service) score(b *batch) {
 
 // askAll asks for the scores of the whole batch, with retries. It returns the last
 // failure, or nil if every answer is resolved.
-func (s *service) askAll(ctx context.Context, b *batch, retries int) *failure {
-	wait := firstBackoff
-	for try := 0; ; try++ {
+func (s *service) askAll(ctx context.Context, b *batch, retries int) (last *failure) {
+	policy := retry.Policy{Tries: 1 + retries, Base: firstBackoff, Max: lastBackoff,
+		Rand: func() float64 { return rand.Float64() / 2 }} // waits at least half of it
+	err := policy.Do(ctx, func(int) error {
 		unscored := b.still()
 		if len(unscored) == 0 {
 			return nil
 		}
-		failed := s.askOnce(ctx, unscored)
-		if failed == nil || !failed.mayPass || try >= retries {
-			return failed
+		if last = s.askOnce(ctx, unscored); last != nil {
+			return last.err
 		}
-		jittered := time.Duration((0.5 + rand.Float64()/2) * float64(wait))
-		if !pause(ctx, max(jittered, failed.retryAfter)) {
-			return nil
-		}
-		wait = min(2*wait, lastBackoff)
+		return nil
+	})
+	if err == nil || ctx.Err() != nil { // none of them waits any more
+		return nil
 	}
+	return last
 }
 
 // askOnce makes one request, and resolves the answers with its scores. If it
@@ -260,21 +260,7 @@ func (s *service) warn(f *failure) {
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.warned) >= warnEvery {
 		s.warned = now
-		text := f.err.Error()
-		if key := s.key.Reveal(); key != "" { // services repeat it at times
-			text = strings.ReplaceAll(text, key, s.key.String())
-		}
-		s.log.Warn("a scoring service gives no scores", "service", s.name, "cause", f.cause, "error", text)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+		s.log.Warn("a scoring service gives no scores", "service", s.name, "cause", f.cause,
+			"error", string(s.conceal([]byte(f.err.Error()))))
 	}
 }

@@ -99,10 +99,12 @@ func hangs(_ request, req *http.Request) (*http.Response, error) {
 // slow is honest after d.
 func slow(d time.Duration) reply {
 	return func(r request, req *http.Request) (*http.Response, error) {
-		if !pause(req.Context(), d) {
+		select {
+		case <-time.After(d):
+			return honest(r, req)
+		case <-req.Context().Done():
 			return nil, req.Context().Err()
 		}
-		return honest(r, req)
 	}
 }
 
@@ -374,6 +376,20 @@ func TestKeyIsSentAndNeverLogged(t *testing.T) {
 		}
 		if text := log.String(); strings.Contains(text, key) || !strings.Contains(text, "is wrong") {
 			t.Errorf("the log has %q, want the service's words without the key", text)
+		}
+	})
+}
+
+// TestKeyIsConcealedBeforeTheResponseIsShortened has the key across the end of what is
+// logged of a response.
+func TestKeyIsConcealedBeforeTheResponseIsShortened(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := &scripted{replies: []reply{says(403, strings.Repeat(".", 190)+key)}}
+		connect(t, s, &log, func(c *config.GraderService) { c.Secret = "reward-key" }).Grade(t.Context(), cases("right"))
+		if text := log.String(); strings.Contains(text, key[:4]) || !strings.Contains(text, "....") {
+			t.Errorf("the log has %q, want the service's words without a part of the key", text)
 		}
 	})
 }

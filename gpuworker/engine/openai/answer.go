@@ -13,6 +13,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/shared/fault"
+	"rollout/shared/retry"
 )
 
 // Answer posts the request's bytes, with the members stream and stream_options
@@ -217,7 +218,7 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	}
 	var sent *sentError
 	if errors.As(err, &sent) {
-		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, retryAfter(resp.Header))
+		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, retry.After(resp.Header))
 	}
 	if err != nil {
 		return engine.Answer{}, answerFault(t, err)

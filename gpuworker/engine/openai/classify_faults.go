@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,13 +13,13 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 	"rollout/shared/fault"
+	"rollout/shared/retry"
 	"rollout/shared/text"
 )
 
 const (
 	maxErrorBody = 64 << 10
 	maxMessage   = 400 // bytes of a server's message in an error
-	maxHint      = 24 * time.Hour
 )
 
 // errMalformed means that an answer is not JSON, or not of the right shape.
@@ -81,7 +80,7 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 	if noRoute && !parseServerError(body).aboutModel() {
 		return refused(t.op, "%w", errNoRoute)
 	}
-	return c.bodyFault(t, resp.StatusCode, body, retryAfter(resp.Header))
+	return c.bodyFault(t, resp.StatusCode, body, retry.After(resp.Header))
 }
 
 // bodyFault classifies an error by its status and body. A status in the body
@@ -155,28 +154,4 @@ func (c *Client) presentable(message string) string {
 		return "no message"
 	}
 	return message
-}
-
-// retryAfter returns the wait that the header asks for, in seconds or as a date
-// relative to the response's Date. It is 0 without a valid header.
-func retryAfter(h http.Header) time.Duration {
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		if s > 0 && s <= maxHint.Seconds() {
-			return time.Duration(s * float64(time.Second))
-		}
-		if s > 0 {
-			return maxHint
-		}
-		return 0
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxHint)
 }
