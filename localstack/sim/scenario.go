@@ -218,7 +218,7 @@ func (s *scenario) sendSpuriousHints(ctx context.Context, id identity.RunID) {
 			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
 			continue
 		case 5:
-			_ = ports.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(s.id)})
+			_ = ports.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
 			continue
 		case 6: // a segment that finalize would not cut
 			to := n/4 + 1 + s.rand.intN("nag segment", 9)
