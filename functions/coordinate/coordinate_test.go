@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"rollout/events"
 	"rollout/functions/coordinate"
 	"rollout/shared/config"
@@ -216,6 +218,22 @@ func TestRunIsDispatchedCountedAndFinalized(t *testing.T) {
 	d.apply(c, events.Finalized{Run: string(id)})
 	if s := d.state(); s.Phase != run.CompletedWithErrors || s.Counts.OK != 5 || s.Counts.Failed != 1 {
 		t.Errorf("the run is %s, counts %+v: the summary decides", s.Phase, s.Counts)
+	}
+}
+
+// The summary of a child counts the finish reasons of its own answers alone.
+func TestCountsOfAnEndedChildHaveTheFinishReasonsOfItsSummary(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 3, 2)
+	c := d.coordinator()
+	d.apply(c, look)
+	d.apply(c, done(0, 2), done(1, 2), done(2, 2))
+	want := map[string]int{"stop": 2, "length": 1}
+	sum := record.Summary{Schema: 1, Run: id, Completed: 6, FinishReasons: want}
+	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
+	d.apply(c, events.Finalized{Run: string(id)})
+	if diff := cmp.Diff(want, d.state().Counts.FinishReasons(0)); diff != "" {
+		t.Errorf("the 3 rows that it keeps have no finish reason here (-want +got):\n%s", diff)
 	}
 }
 

@@ -181,10 +181,17 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	if err != nil {
 		return "", run.Event{}, err
 	}
+	kept := 0
+	if len(s.FinishReasons) > 0 { // they leave out copies and what a child keeps
+		kept = int(s.Completed) - int(s.Copies)
+		for _, n := range s.FinishReasons {
+			kept -= n
+		}
+	}
 	e := run.Event{Kind: run.Finalized, Counts: shard.Counts{
 		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
-		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown,
+		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept,
 	}}
 	for _, r := range s.Roles {
 		e.Roles = append(e.Roles, shard.Counts{OK: int(r.Completed), Failed: int(r.Failed), ByClass: r.FailedByClass,
