@@ -42,6 +42,9 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	m.Parent = &record.Parent{Run: parent.Run, Selection: record.Selection{Only: e.Only, Items: interval.Of(items...)}}
 	err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, m.Parent.Selection)
 	if err == nil {
+		err = s.checkGraders(parent.Config.Grades)
+	}
+	if err == nil {
 		m.Pool, err = kind.PoolOf(s.opts.Deployment, parent)
 	}
 	switch fault.KindOf(err) {

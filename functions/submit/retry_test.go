@@ -96,6 +96,10 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 			edit: func(m *record.Manifest, _ *run.State) { m.Config.Dedupe.Enabled = true }},
 		"a model that is served no more": {want: "no pool serves the model old",
 			edit: func(m *record.Manifest, _ *run.State) { m.ModelURI = "old" }},
+		"a grader whose service is gone": {want: "reward",
+			edit: func(m *record.Manifest, _ *run.State) {
+				m.Config.Grades = []config.Grade{{Name: "quality", Kind: config.GradeHTTP, Service: "reward"}}
+			}},
 		"another revision of the model": {want: "another revision",
 			edit: func(m *record.Manifest, _ *run.State) { m.ModelID = identity.Model("m", "old").String() }},
 	} {
