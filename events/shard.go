@@ -56,6 +56,8 @@ type Counts struct {
 	UsageUnknown int `json:"usage_unknown,omitempty" jsonschema:"minimum=0"`
 	// Kept is how many answered items have the row of the run's parent.
 	Kept int `json:"kept,omitempty" jsonschema:"minimum=0"`
+	// KeptFailed is how many failed items have the row of the run's parent.
+	KeptFailed int `json:"kept_failed,omitempty" jsonschema:"minimum=0"`
 }
 
 // ShardDone reports that a shard's result is committed, or that the shard was
@@ -188,7 +190,7 @@ func (c Counts) check() error {
 	}
 	return cmp.Or(count("ok", c.OK), count("failed", c.Failed), count("prompt_tokens", c.PromptTokens),
 		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens),
-		count("usage_unknown", c.UsageUnknown), count("kept", c.Kept))
+		count("usage_unknown", c.UsageUnknown), count("kept", c.Kept), count("kept_failed", c.KeptFailed))
 }
 
 func (p ShardLost) check() error {

@@ -141,7 +141,8 @@ func (t *inheritance) touched(in shardtable.Inherited) (bool, error) {
 		byClass[string(f.Class)]++
 	}
 	if !touched {
-		t.kept.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK), Failed: int(in.Failed), ByClass: byClass})
+		t.kept.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK), Failed: int(in.Failed), KeptFailed: int(in.Failed),
+			ByClass: byClass})
 	}
 	return touched, nil
 }

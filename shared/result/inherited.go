@@ -31,7 +31,7 @@ func ReadKept(ctx context.Context, blobs blob.Store, m record.Manifest,
 		if r.Class == "" {
 			c.Add(shard.Counts{OK: 1, Kept: 1})
 		} else {
-			c.Add(shard.Counts{Failed: 1, ByClass: map[string]int{string(r.Class): 1}})
+			c.Add(shard.Counts{Failed: 1, KeptFailed: 1, ByClass: map[string]int{string(r.Class): 1}})
 		}
 	}
 	return kept, c, nil

@@ -6,6 +6,8 @@
 // ask identical requests once (config.Dedupe), it also has the lines of copies, and
 // ends in an index. A checkpoint names the item of every row. Rows are opaque here:
 // each is one line that ends in a line feed.
+//
+// It also reads the rows that a child run has from its parent's output files.
 package result
 
 import (

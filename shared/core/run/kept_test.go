@@ -64,3 +64,27 @@ func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 		}
 	})
 }
+
+// Rows that a child keeps from its parent are no news: they neither end a run that
+// fails fast, nor interrupt a streak of failed shards.
+func TestKeptRowsAreNoOutcomeOfTheChild(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		counts shard.Counts
+		reason Reason
+		streak int
+	}{
+		{"a kept failure and a new answer", shard.Counts{OK: 1, Failed: 1, KeptFailed: 1}, "", 0},
+		{"kept rows alone", shard.Counts{OK: 1, Kept: 1, Failed: 1, KeptFailed: 1}, "", 3},
+		{"a kept answer and a new failure", shard.Counts{OK: 1, Kept: 1, Failed: 2, KeptFailed: 1}, ReasonFailFast, 4},
+	} {
+		s := New(testRun)
+		s.Phase, s.Shards, s.Items, s.NextShard, s.FailedStreak, s.Complete = Running, 2, 4, 1, 3, true
+		w := Observed{Shards: 2, Items: 4, Complete: true, KeptUntil: 1}
+		s, _ = Step(s, w, Rules{FailFast: true}, []Event{{Kind: ShardDone, Counts: c.counts}}, epoch)
+		if s.Reason != c.reason || s.FailedStreak != c.streak {
+			t.Errorf("%s: it ends for %q with a streak of %d, want %q, %d", c.name, s.Reason, s.FailedStreak, c.reason, c.streak)
+		}
+	}
+}

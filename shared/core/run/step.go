@@ -137,14 +137,15 @@ func (d *decider) done(e Event) bool {
 	}
 	d.finished = append(d.finished, e.Shard)
 	d.count(e)
-	if d.rules.FailFast && e.Counts.Failed > 0 {
+	if d.rules.FailFast && e.Counts.Failed > e.Counts.KeptFailed {
 		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
 	}
 	return true
 }
 
 // count adds the counts of a shard that is newly done. Of a shard whose role is
-// not the answer, the run's own counts take in the tokens alone.
+// not the answer, the run's own counts take in the tokens alone. Rows that a child
+// keeps from its parent say nothing about the streak of failed shards.
 func (d *decider) count(e Event) {
 	d.countRole(e)
 	c := e.Counts
@@ -154,9 +155,9 @@ func (d *decider) count(e Event) {
 	}
 	d.Counts.Add(own)
 	switch {
-	case c.OK > 0:
+	case c.OK > c.Kept:
 		d.FailedStreak = 0
-	case c.Failed > 0:
+	case c.Failed > c.KeptFailed:
 		d.FailedStreak++
 	}
 }

@@ -23,6 +23,7 @@ func (c *Counts) Add(o Counts) {
 	c.WastedTokens += o.WastedTokens
 	c.UsageUnknown += o.UsageUnknown
 	c.Kept += o.Kept
+	c.KeptFailed += o.KeptFailed
 	for k, n := range o.ByClass {
 		if c.ByClass == nil {
 			c.ByClass = map[string]int{}
@@ -72,10 +73,9 @@ func cleanReason(reason string) string {
 	return string(out)
 }
 
-// FinishReasons counts the answers by their finish reason, FinishStop included. Copies
-// is how many items of OK are copies of other answers, which are not counted, as
-// those that are Kept. It is
-// nil without an answer.
+// FinishReasons counts the answers by their finish reason, FinishStop included. It
+// leaves out the items of OK that are Kept, and as many as are copies of other answers.
+// It is nil without an answer.
 func (c Counts) FinishReasons(copies int) map[string]int {
 	stopped := c.OK - copies - c.Kept
 	out := map[string]int{}

@@ -79,8 +79,10 @@ type Counts struct {
 	// UsageUnknown is how many items of OK have estimated tokens, because the server
 	// did not report them.
 	UsageUnknown int `json:"usage_unknown,omitempty"`
-	// Kept is how many items of OK have the row of their run's parent.
-	Kept int `json:"kept,omitempty"`
+	// Kept is how many items of OK have the row of their run's parent, and KeptFailed
+	// how many of Failed.
+	Kept       int `json:"kept,omitempty"`
+	KeptFailed int `json:"kept_failed,omitempty"`
 }
 
 // Doc is the document shard/<hash>-<run>-<n>, at most 4 KiB.
