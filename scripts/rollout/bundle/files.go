@@ -42,7 +42,7 @@ func (p *packer) files() []file {
 	out := []file{
 		{"version.json", "the program", value(p.Version)},
 		{"machine.json", "the machine that made this bundle", value(p.Machine)},
-		{"deployment.json", "the installation's config, with names of secrets but no secrets", value(p.Deployment)},
+		{"deployment.json", "the installation's config, with names of secrets but no secrets", value(p.deployment())},
 		{"status.json", "the run, its workers and queues", func(ctx context.Context) ([]byte, error) {
 			o, err := p.Service.RunOverview(ctx, p.Run)
 			if err != nil {
@@ -57,7 +57,7 @@ func (p *packer) files() []file {
 			}
 			return indented(x)
 		}},
-		{"manifest.json", "what was submitted", p.document(record.ManifestKey(p.Run))},
+		{"manifest.json", "what was submitted", p.manifest},
 		{"control.json", "requests to pause, resume or stop", p.document(record.ControlKey(p.Run))},
 		{"coordinator.json", "the run's progress", p.document(record.CoordinatorKey(p.Run))},
 		{"plan.json", "the run's plan", p.document(record.PlanKey(p.Run))},

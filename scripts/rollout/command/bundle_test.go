@@ -16,11 +16,13 @@ import (
 	"rollout/events"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -31,6 +33,7 @@ const (
 	secretAnswer = "CANARY-ANSWER"
 	secretKey    = "CANARY-KEY"
 	secretID     = "CANARY-ID"
+	secretOther  = "CANARY-OTHER" // a key that stands in a config
 )
 
 // unpack returns the files of a bundle by name, and their names in order.
@@ -62,13 +65,21 @@ func unpack(t *testing.T, b []byte) (names []string, files map[string]string) {
 func newCanaryFixture(t *testing.T) fixture {
 	t.Helper()
 	dir := t.TempDir()
-	config := "schema_version = 1\nsecrets = [\"engine-key\"]\n" +
-		"[engine]\nurl = \"http://127.0.0.1:1/v1\"\nsecret = \"engine-key\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte(config), 0o600); err != nil {
+	toml := "schema_version = 1\nsecrets = [\"engine-key\"]\n" +
+		"[engine]\nurl = \"http://127.0.0.1:1/v1\"\nsecret = \"engine-key\"\n" +
+		"system = \"" + secretPrompt + "\"\n" +
+		"headers = { api-key = \"secret:engine-key\", x-own = \"" + secretOther + "\" }\n" +
+		"[defaults.request.query]\nkey = \"" + secretOther + "\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte(toml), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := newFixtureIn(t, dir)
 	f.addRun(runA, "nightly", time.Minute, run.CompletedWithErrors)
+	m := hosttest.Load[record.Manifest](t, f.Ports, record.ManifestKey(runA))
+	m.Config.Request = &config.Request{System: secretPrompt, Headers: map[string]string{"x-own": secretOther},
+		Query: map[string]string{"key": secretOther},
+		Extra: map[string]any{"top_k": 7, "instructions": secretPrompt, "user": map[string]any{"key": secretOther}}}
+	f.save(record.ManifestKey(runA), m)
 	f.put("prompts/nightly.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`"}`+"\n")
 	f.put("runs/"+string(runA)+"/completions.jsonl",
 		`{"id":"`+secretID+`","prompt":"`+secretPrompt+`","completion":"`+secretAnswer+`"}`+"\n")
@@ -126,7 +137,7 @@ func TestBundleContainsNoPromptsCompletionsIDsOrSecrets(t *testing.T) {
 	}
 	names, files := unpack(t, []byte(r.out))
 	for name, content := range files {
-		for _, canary := range []string{secretPrompt, secretAnswer, secretKey, secretID} {
+		for _, canary := range []string{secretPrompt, secretAnswer, secretKey, secretID, secretOther} {
 			if strings.Contains(content, canary) {
 				t.Errorf("%s holds %s:\n%s", name, canary, content)
 			}
@@ -144,6 +155,7 @@ func TestBundleContainsNoPromptsCompletionsIDsOrSecrets(t *testing.T) {
 		"shards.jsonl":       `"shard":1,"state":"running"`,
 		"dead_letters.jsonl": `"type":"rollout.input.missing.v1","source":"rollout/test"`,
 		"deployment.json":    `"URL": "http://127.0.0.1:1/v1"`,
+		"manifest.json":      `"top_k": 7`,
 		"workers.jsonl":      `with ***`,
 		"logs/up.log":        "asked with ***",
 		"logs/events.jsonl":  `"item":7,"id":"blake3:`,
