@@ -200,6 +200,10 @@ func normalizeRequest(c *checker, x any, at string) {
 	s, ok := m["body_model"].(string)
 	switch {
 	case !ok:
+	case at == "engine": // a server has names for models, and no rows
+		delete(m, "body_model")
+		c.add("engine.body_model", "must be a table of the server's own names of models, is %s: "+
+			"rows of other models are accepted by request.body_model", quote(s))
 	case s == "override":
 		m["body_model"] = map[string]any{AnyModel: ""}
 	default:

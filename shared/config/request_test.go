@@ -76,7 +76,11 @@ func TestBadRequestSettingsAreReported(t *testing.T) {
 			t.Errorf("%.60s: %v, want %s", file, err, want)
 		}
 	}
-	_, err := ParseDeployment("rollout.toml", []byte("schema_version = 1\n[engine]\nheaders = { a = \"secret:key\" }\n"))
+	_, err := ParseDeployment("rollout.toml", []byte("schema_version = 1\n[engine]\nbody_model = \"override\"\n"))
+	if err == nil || !strings.Contains(err.Error(), "rollout.toml:3: engine.body_model: must be a table of the server's") {
+		t.Errorf("an engine accepts rows of all models: %v", err)
+	}
+	_, err = ParseDeployment("rollout.toml", []byte("schema_version = 1\n[engine]\nheaders = { a = \"secret:key\" }\n"))
 	if err == nil || !strings.Contains(err.Error(), "not in the allowlist") {
 		t.Errorf("a secret that is not allowed: %v", err)
 	}
