@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/functions/status"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
@@ -201,7 +202,7 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 	case c.waiting > 0:
 		return append(out, limited(pool, c))
 	}
-	return append(out, stalled(s, c, now)...)
+	return append(out, stalled(s, p.Manifest.Config, c, now)...)
 }
 
 // limited returns the blocker of a pool whose requests wait for its limit. Such a run is
@@ -256,8 +257,9 @@ func serversAway(p status.Progress, pool string) []status.Blocker {
 }
 
 // stalled returns a blocker if no item was finished for much longer than a
-// request takes. A worker that has just started has no row yet.
-func stalled(s status.Status, c poolCounts, now time.Time) []status.Blocker {
+// request takes. A worker that has just started has no row yet. An answer gets its row
+// after its scores, so a scoring service can be the reason as well.
+func stalled(s status.Status, cfg config.Run, c poolCounts, now time.Time) []status.Blocker {
 	if s.StartedAt == nil || s.Shards.Running == 0 {
 		return nil
 	}
@@ -272,8 +274,25 @@ func stalled(s status.Status, c poolCounts, now time.Time) []status.Blocker {
 	if silent < max(stallAfter, stallTimes*time.Duration(c.medianMS)*time.Millisecond) {
 		return nil
 	}
+	look := "look at the inference server"
+	if services := scoringServices(cfg); len(services) > 0 {
+		look += ", at the scoring service " + strings.Join(services, " or ") + " (answers wait for their scores)"
+	}
 	return []status.Blocker{{Code: Stalled, Text: "stalled: no item was finished for " + span(silent),
-		Remedy: fmt.Sprintf("look at the inference server, and at `rollout explain %s`", s.Run)}}
+		Remedy: fmt.Sprintf("%s, and at `rollout explain %s`", look, s.Run)}}
+}
+
+// scoringServices returns the names of the services that the run's graders ask, in
+// order and each once.
+func scoringServices(cfg config.Run) []string {
+	var names []string
+	for _, g := range cfg.Grades {
+		if g.Service != "" {
+			names = append(names, g.Service)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func packed(m record.Manifest) bool {

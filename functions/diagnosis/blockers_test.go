@@ -8,6 +8,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
@@ -80,6 +81,11 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		}, diagnosis.BusyElsewhere, "other runs first"},
 		"no row for less than four medians": {noRowFor(19 * time.Second), "", ""},
 		"no row for more than four medians": {noRowFor(21 * time.Second), diagnosis.Stalled, "no item was finished for 21s"},
+		"no row in a run that services score": {func(p *status.Progress) {
+			noRowFor(time.Minute)(p)
+			p.Manifest.Config.Grades = []config.Grade{{Name: "b", Kind: config.GradeHTTP, Service: "reward"},
+				{Name: "c", Kind: config.GradeExact}, {Name: "a", Kind: config.GradeHTTP, Service: "reward"}}
+		}, diagnosis.Stalled, "inference server, at the scoring service reward (answers wait for their scores), and"},
 		"one of two servers away": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "half_open", LastError: "connection refused"}}

@@ -91,6 +91,9 @@ func TestExplainOfAKeptItemNamesTheRowOfTheParent(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 			continue
 		}
+		if story := strings.Join(e.History, "\n"); !strings.Contains(story, "it retries run "+string(runA)+": refused") {
+			t.Errorf("%s: the run's story is\n%s", name, story)
+		}
 		got, key := e.Items[0], ""
 		if got.Row != nil {
 			key = got.Row.Key
