@@ -11,7 +11,12 @@ import (
 )
 
 func runCommand(e *Env) *cobra.Command {
-	c := &cobra.Command{Use: "run", Short: "Make a new run of an ended one"}
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Make a new run of an ended one",
+		Args:  unknownCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
 	c.AddCommand(retryCommand(e))
 	return c
 }

@@ -108,6 +108,19 @@ func TestRunRetryRefuses(t *testing.T) {
 	}
 }
 
+func TestStatusNamesTheRunThatAChildRetries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.addRun(runA, "nightly", time.Hour, run.Running)
+	m := hosttest.Load[record.Manifest](t, f.Ports, record.ManifestKey(runA))
+	m.Parent = &record.Parent{Run: runB, Selection: record.Selection{Only: []string{"timeout", "engine"}}}
+	f.save(record.ManifestKey(runA), m)
+	want := "\nretry of    " + string(runB) + " (timeout, engine)\n"
+	if r := f.rollout("status", string(runA)); !strings.Contains(r.out, want) {
+		t.Errorf("the run lacks %q:\n%s", want, r.out)
+	}
+}
+
 // The work files of all ancestors of an open run stay: it reads its parent's, and the
 // plan of the oldest. They go when it has ended.
 func TestCleanKeepsWhatAnOpenChildReads(t *testing.T) {

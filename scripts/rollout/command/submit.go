@@ -109,7 +109,8 @@ const eventPatience = 30 * time.Second
 func (e *Env) follow(
 	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
 ) error {
-	f := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, Every: in.Poll}
+	f := progress.Follower{Source: service, Clock: e.Clock, Every: in.Poll,
+		View: locatedView{View: progress.NewView(e.Err, e.Clock), location: in.Location}}
 	if in.Cloud != "" && key != "" {
 		f.Patience = eventPatience
 		f.OnNotStarted = func(ctx context.Context) string { return resendUpload(ctx, service, key) }
@@ -123,6 +124,15 @@ func (e *Env) follow(
 	}
 	return progress.Outcome(s, in.Path)
 }
+
+// locatedView completes the commands in notes, so that users can copy them.
+type locatedView struct {
+	progress.View
+	location installation.Location
+}
+
+// Note implements progress.View.
+func (v locatedView) Note(text string) { v.View.Note(withLocationFlags(text, v.location)) }
 
 // resendUpload announces an object whose event is late to the functions, and returns a note about it. The run has the
 // same id either way.

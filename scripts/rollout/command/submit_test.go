@@ -239,6 +239,27 @@ func TestSubmitWaitReturnsTheRunsExitCode(t *testing.T) {
 	}
 }
 
+func TestSubmitWaitNotesCommandsThatCanBeCopied(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	file := f.file("x.jsonl", "{}\n")
+	out, errs := newSyncBuffer(), newSyncBuffer()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- command.Main(context.WithoutCancel(t.Context()), []string{"submit", file, "--wait", "--dir", f.dir},
+			command.Env{Out: out, Err: errs, Clock: clock.System{}, Getenv: noEnv})
+	}()
+	<-out.first
+	id := identity.RunID(strings.TrimSpace(out.String()))
+	f.addRun(id, "x", time.Minute, run.Paused)
+	<-errs.first // the paused run is shown, and its note with it
+	f.end(id, run.Completed)
+	<-ended
+	if want := "`rollout resume " + string(id) + " --dir " + f.dir + "`"; !strings.Contains(errs.String(), want) {
+		t.Errorf("stderr lacks %q:\n%s", want, errs)
+	}
+}
+
 // addEndedRun stores a run of one item that ended in that phase.
 func (f fixture) addEndedRun(id identity.RunID, p run.Phase) {
 	f.t.Helper()

@@ -182,6 +182,9 @@ func (s screen) details(r status.Status) string {
 	p := s.pace(r)
 	line("run", "%s", r.Run)
 	line("name", "%s", progress.SanitizeLine(r.Name, 128))
+	if parent := r.Parent; parent != nil {
+		line("retry of", "%s (%s)", parent.Run, parent.Selection)
+	}
 	line("phase", "%s", s.colours.phase(r.Phase, progress.FormatPhase(r.Phase)))
 	if r.Message != "" && len(r.Blockers) == 0 {
 		line("reason", "%s", progress.SanitizeLine(r.Message, 1000))
