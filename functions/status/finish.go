@@ -3,8 +3,8 @@ package status
 import "rollout/shared/core/shard"
 
 // finishReasons counts the committed answers by finish reason, if there is any other
-// than stop. Copies of answers are
-// not counted, and are not told apart before the end: a run that has some counts no
+// than stop, or the run has ended: its end brings the stops as well. Copies of answers
+// are not counted, and are not told apart before the end: a run that has some counts no
 // stops.
 func finishReasons(p Progress) map[string]int {
 	if p.Kind.Trains || len(p.State.Counts.Finish) == 0 {

@@ -34,8 +34,9 @@ type Status struct {
 	Items   Items    `json:"items"`
 	// FailedByClass counts failed items by fault.Class; never null.
 	FailedByClass map[string]int `json:"failed_by_class"`
-	// FinishReasons counts the committed answers by finish reason. Absent while all
-	// are stop, and for kinds that answer nothing.
+	// FinishReasons counts the committed answers by finish reason; in a child, those of
+	// the items that it asked again. Absent for kinds that answer nothing, and while a
+	// run that has not ended has no other reason than stop.
 	FinishReasons map[string]int `json:"finish_reasons,omitempty"`
 	Shards        Shards         `json:"shards"`
 	// FailedShardsInARow is how many shards without an answered item arrived since

@@ -24,7 +24,8 @@ func cleanCommand(e *Env) *cobra.Command {
 		Use:   "clean",
 		Short: "Delete the work files of ended runs",
 		Long: "Deletes work/RUN/ of every ended run, and unfinished uploads in pending/ that are older than a day. It\n" +
-			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they retry.",
+			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they retry.\n" +
+			"A run without its work files can't be retried.",
 		Args: arguments(0),
 	}
 	dir := dirFlag(c)
