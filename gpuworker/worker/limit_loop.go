@@ -34,7 +34,7 @@ func (w *Worker) limitLoop(ctx context.Context) {
 			return // the heartbeat loop ends the worker
 		}
 		if err != nil && ctx.Err() == nil && !fault.Is(err, fault.Conflict) {
-			l.failed() // not at once again: a worker without its lease would never stop looking
+			l.failed() // not at once again
 			w.Log.WarnContext(ctx, "share of the pool's limit can't be renewed", "pool", w.cfg.Pool, "error", err)
 		}
 	}
@@ -45,7 +45,6 @@ func (w *Worker) limitLoop(ctx context.Context) {
 func (w *Worker) updateShare(ctx context.Context,
 	change func(ratelimit.Doc) (next ratelimit.Doc, asked time.Time, write bool)) error {
 	if err := w.mayWrite(); err != nil {
-		w.limiter.failed()
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)

@@ -18,9 +18,38 @@ import (
 	"rollout/shared/record"
 )
 
+// limited is a fixture whose shards are all queued, for workers under a limit. Their
+// engine is the meter.
+type limited struct {
+	*fixture
+	meter
+}
+
+func newLimited(t *testing.T, shards, items int) *limited {
+	t.Helper()
+	d := &limited{fixture: newFixture(t, shards, items)}
+	for n := range shards {
+		d.sendWork(n)
+	}
+	return d
+}
+
+// startLimited runs a worker whose pool has a limit of requests a minute.
+func (d *limited) startLimited(id string, requests int64, edit ...func(*worker.Config)) *runningWorker {
+	return d.start(id, d.of(id), append(edit, limitedTo(requests))...)
+}
+
 // limitedTo sets the pool's limit.
 func limitedTo(requests int64) func(*worker.Config) {
 	return func(c *worker.Config) { c.Limit = ratelimit.Amount{Requests: requests} }
+}
+
+// keepsTo checks that no minute had more requests than the limit.
+func (d *limited) keepsTo(limit int) {
+	d.t.Helper()
+	if n := most(d.asked()); n > limit {
+		d.t.Errorf("%d requests within a minute, want at most %d", n, limit)
+	}
 }
 
 // meter is an engine that answers at once and notes when it was asked, and by whom.
@@ -73,44 +102,32 @@ func most(at []time.Time) (n int) {
 }
 
 // limitCalls counts the calls of the documents of limits.
-func (d *fixture) limitCalls(what string) (n int) {
+func (d *limited) limitCalls(what ...string) (n int) {
 	for _, c := range d.stores.recordedCalls() {
-		if c.what == what && strings.HasPrefix(c.key, record.LimitPrefix) {
+		if slices.Contains(what, c.what) && strings.HasPrefix(c.key, record.LimitPrefix) {
 			n++
 		}
 	}
 	return n
 }
 
-func (d *fixture) limitDoc() ratelimit.Doc {
+func (d *limited) limitDoc() ratelimit.Doc {
 	return hosttest.Load[ratelimit.Doc](d.t, d.Ports, record.LimitKey("default"))
-}
-
-// shards returns the numbers 0 to n−1.
-func shards(n int) (out []int) {
-	for i := range n {
-		out = append(out, i)
-	}
-	return out
 }
 
 func TestWorkersShareThePoolsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 200, 2)
-		d.sendWork(shards(200)...)
-		var m meter
+		d := newLimited(t, 200, 2)
 		for _, id := range []string{"w1", "w2"} {
-			d.start(id, m.of(id), limitedTo(60))
+			d.startLimited(id, 60)
 		}
 		advance(5 * time.Minute)
-		if n := most(m.asked()); n > 60 {
-			t.Errorf("%d requests within a minute, want at most 60", n)
-		}
-		if n := len(m.asked()); n < 270 || n == 400 {
+		d.keepsTo(60)
+		if n := len(d.asked()); n < 270 || n == 400 {
 			t.Errorf("%d requests within 5 minutes, want nearly 300", n)
 		}
-		if a, b := m.by("w1"), m.by("w2"); min(a, b)*4 < max(a, b)*3 {
+		if a, b := d.by("w1"), d.by("w2"); min(a, b)*4 < max(a, b)*3 {
 			t.Errorf("one worker made %d requests, the other one %d", a, b)
 		}
 		if n := d.limitCalls("write"); n > 5*60 {
@@ -122,16 +139,15 @@ func TestWorkersShareThePoolsLimit(t *testing.T) {
 func TestPoolWithoutLimitHasNoLimitDocument(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 4, 2)
-		d.sendWork(shards(4)...)
-		w := d.start("w1", new(meter).of("w1"))
+		d := newLimited(t, 4, 2)
+		w := d.start("w1", d.of("w1"))
 		advance(time.Minute)
 		w.Drain("over")
 		advance(time.Minute)
 		if d.shard(3).State != shard.Done || !w.ended() {
 			t.Fatal("the shards are not answered")
 		}
-		if n := d.limitCalls("read") + d.limitCalls("write"); n > 0 {
+		if n := d.limitCalls("read", "write"); n > 0 {
 			t.Errorf("the limit's document was used %d times", n)
 		}
 		if l := d.heartbeat("w1").Load.Limit; l != nil {
@@ -144,16 +160,15 @@ func TestPoolWithoutLimitHasNoLimitDocument(t *testing.T) {
 func TestIdleWorkerGivesItsShareBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 1, 2)
-		d.sendWork(0)
-		d.start("w1", new(meter).of("w1"), limitedTo(60))
+		d := newLimited(t, 1, 2)
+		d.startLimited("w1", 60)
 		advance(30 * time.Second)
 		if doc := d.limitDoc(); len(doc.Grants) > 0 {
 			t.Errorf("half a minute after its last request it has %+v", doc.Grants)
 		}
-		used := d.limitCalls("read") + d.limitCalls("write")
+		used := d.limitCalls("read", "write")
 		advance(time.Hour)
-		if n := d.limitCalls("read") + d.limitCalls("write") - used; n > 0 {
+		if n := d.limitCalls("read", "write") - used; n > 0 {
 			t.Errorf("the limit's document was used %d times while nothing was asked", n)
 		}
 	})
@@ -162,10 +177,8 @@ func TestIdleWorkerGivesItsShareBack(t *testing.T) {
 func TestDrainedWorkerReturnsItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 50, 2)
-		d.sendWork(shards(50)...)
-		var m meter
-		w := d.start("w1", m.of("w1"), limitedTo(60))
+		d := newLimited(t, 50, 2)
+		w := d.startLimited("w1", 60)
 		advance(20 * time.Second)
 		w.Drain("preempted")
 		advance(5 * time.Second)
@@ -176,45 +189,39 @@ func TestDrainedWorkerReturnsItsShare(t *testing.T) {
 		for _, c := range doc.Cooling {
 			cooling += c.Requests
 		}
-		if len(doc.Grants) > 0 || cooling != int64(m.by("w1")) {
-			t.Errorf("it made %d requests and left the document %+v", m.by("w1"), doc)
+		if len(doc.Grants) > 0 || cooling != int64(d.by("w1")) {
+			t.Errorf("it made %d requests and left the document %+v", d.by("w1"), doc)
 		}
 		next := time.Now()
-		d.start("w2", m.of("w2"), limitedTo(60))
+		d.startLimited("w2", 60)
 		advance(10 * time.Second)
-		if m.by("w2") == 0 {
+		if d.by("w2") == 0 {
 			t.Errorf("another worker made no request within %s", time.Since(next))
 		}
 		advance(2 * time.Minute)
-		if n := most(m.asked()); n > 60 {
-			t.Errorf("%d requests within a minute, want at most 60", n)
-		}
+		d.keepsTo(60)
 	})
 }
 
 func TestShareOfKilledWorkerGoesToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 200, 2)
-		d.sendWork(shards(200)...)
-		var m meter
-		w := d.start("w1", m.of("w1"), limitedTo(60))
+		d := newLimited(t, 200, 2)
+		w := d.startLimited("w1", 60)
 		advance(2 * time.Minute)
 		w.kill()
-		d.start("w2", m.of("w2"), limitedTo(60))
+		d.startLimited("w2", 60)
 		advance(30 * time.Second)
-		if m.by("w2") == 0 {
+		if d.by("w2") == 0 {
 			t.Error("no request within 30 s after a worker was killed")
 		}
 		advance(2 * time.Minute)
-		before := m.by("w2")
+		before := d.by("w2")
 		advance(time.Minute)
-		if n := m.by("w2") - before; n < 55 {
+		if n := d.by("w2") - before; n < 55 {
 			t.Errorf("%d requests in a later minute, want about 60", n)
 		}
-		if n := most(m.asked()); n > 61 { // of the crashed worker, a second's worth may come back too early
-			t.Errorf("%d requests within a minute, want 60", n)
-		}
+		d.keepsTo(61) // of the crashed worker, a second's worth may come back too early
 	})
 }
 
@@ -222,10 +229,9 @@ func TestShareOfKilledWorkerGoesToOthers(t *testing.T) {
 func TestLimitedWorkerClaimsNoMoreThanItCanServeSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 40, 2)
-		d.sendWork(shards(40)...)
+		d := newLimited(t, 40, 2)
 		many := func(c *worker.Config) { c.InFlight = 64 }
-		d.start("w1", new(meter).of("w1"), many, limitedTo(6))
+		d.startLimited("w1", 6, many)
 		advance(2 * time.Minute)
 		b := d.heartbeat("w1")
 		if n := len(b.Holds); n == 0 || n > 3 {
@@ -240,21 +246,19 @@ func TestLimitedWorkerClaimsNoMoreThanItCanServeSoon(t *testing.T) {
 func TestLimitedWorkerStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 4, 20)
-		d.sendWork(shards(4)...)
-		var m meter
-		d.start("w1", m.of("w1"), limitedTo(6))
+		d := newLimited(t, 4, 20)
+		d.startLimited("w1", 6)
 		advance(30 * time.Second)
 		d.setControl(1, record.DesiredPause, "lunch")
 		advance(2 * time.Second)
-		before := len(m.asked())
+		before := len(d.asked())
 		for n := range 4 {
 			if s := d.shard(n); s.State == shard.Running {
 				t.Errorf("2 s after the pause shard %d is %s", n, s.State)
 			}
 		}
 		advance(time.Minute)
-		if n := len(m.asked()) - before; n > 0 {
+		if n := len(d.asked()) - before; n > 0 {
 			t.Errorf("%d requests began after the pause", n)
 		}
 	})
@@ -267,20 +271,16 @@ func TestFiftyWorkersWriteTheLimitAtMostOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, limit, warmUp, measured = 50, 1200, 5 * time.Minute, 2 * time.Minute
 		n := limit*int((warmUp+measured)/time.Minute)/20 + workers
-		d := newFixture(t, n, 20)
-		d.sendWork(shards(n)...)
-		var m meter
+		d := newLimited(t, n, 20)
 		for n := range workers {
 			id := fmt.Sprintf("w%02d", n)
-			d.start(id, m.of(id), limitedTo(limit))
+			d.startLimited(id, limit)
 		}
 		advance(warmUp)
-		before := len(m.asked())
+		before := len(d.asked())
 		advance(measured)
-		if n := most(m.asked()); n > limit {
-			t.Errorf("%d requests within a minute, want at most %d", n, limit)
-		}
-		if n, want := len(m.asked())-before, limit*int(measured/time.Minute); n < want*9/10 {
+		d.keepsTo(limit)
+		if n, want := len(d.asked())-before, limit*int(measured/time.Minute); n < want*9/10 {
 			t.Errorf("%d requests within %s, want nearly %d", n, measured, want)
 		}
 		for _, g := range d.limitDoc().Grants {
@@ -308,10 +308,8 @@ func TestFiftyWorkersWriteTheLimitAtMostOnceASecond(t *testing.T) {
 func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 100, 2)
-		d.sendWork(shards(100)...)
-		var m meter
-		d.start("w1", m.of("w1"), limitedTo(60))
+		d := newLimited(t, 100, 2)
+		d.startLimited("w1", 60)
 		advance(20 * time.Second)
 		away := func(c call) error {
 			if strings.HasPrefix(c.key, record.LimitPrefix) {
@@ -320,20 +318,20 @@ func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
 			return nil
 		}
 		d.stores.failWith(away)
-		before := len(m.asked())
+		before := len(d.asked())
 		advance(4 * time.Second)
-		if n := len(m.asked()) - before; n < 3 {
+		if n := len(d.asked()) - before; n < 3 {
 			t.Errorf("%d requests within 4 s without the store", n)
 		}
 		advance(time.Minute)
-		before = len(m.asked())
+		before = len(d.asked())
 		advance(time.Minute)
-		if n := len(m.asked()) - before; n > 0 {
+		if n := len(d.asked()) - before; n > 0 {
 			t.Errorf("%d requests began although the slice is over", n)
 		}
 		d.stores.failWith(nil)
 		advance(time.Minute)
-		if n := len(m.asked()) - before; n < 50 {
+		if n := len(d.asked()) - before; n < 50 {
 			t.Errorf("%d requests in the minute after the store came back", n)
 		}
 	})
@@ -343,10 +341,9 @@ func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
 func TestFencedWorkerLeavesTheLimitAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, 100, 2)
-		d.sendWork(shards(100)...)
+		d := newLimited(t, 100, 2)
 		between := func(c *worker.Config) { c.Timings.SelfFence = 4100 * time.Millisecond } // of two heartbeats
-		w := d.start("w1", new(meter).of("w1"), limitedTo(60), between)
+		w := d.startLimited("w1", 60, between)
 		advance(5 * time.Second)
 		d.stores.failWith(func(c call) error {
 			if c.what == "write" {
@@ -373,8 +370,7 @@ func TestSuspectsAreAskedUnderALimit(t *testing.T) {
 		t.Run(fmt.Sprint(requests), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newFixture(t, 3, 4)
-				d.sendWork(shards(3)...)
+				d := newLimited(t, 3, 4)
 				crashed := false
 				e := &fakeExecutor{answer: func(_ context.Context, n int) error {
 					if n == 5 && !crashed {
