@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"rollout/gpuworker/worker"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
@@ -26,12 +25,6 @@ type answers struct {
 	one  [1]dialect.Answer // memory of got for the usual single answer
 	left int               // requests that have not ended
 	err  error
-}
-
-// costOf returns what one request of the item costs.
-func costOf(it *dialect.Item, s config.Sampling) worker.Cost {
-	tools, prompt := it.Prompt()
-	return worker.Cost{PromptBytes: len(tools) + len(prompt), MaxTokens: it.MaxTokens(s)}
 }
 
 // abandon ends the requests from the k-th on, which are not made.

@@ -172,7 +172,7 @@ func (t *execution) prepare(i int) *answers {
 	n := it.AnswerCount(t.shard.Manifest.Config.Sampling)
 	a := &answers{execution: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place, left: n}
 	if t.shard.IsLimited() {
-		a.cost = costOf(it, t.shard.Manifest.Config.Sampling)
+		a.cost = t.costOf(it)
 	}
 	if n == 1 {
 		a.got = a.one[:]

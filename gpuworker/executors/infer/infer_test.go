@@ -17,6 +17,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -119,17 +120,22 @@ type fixture struct {
 	t      *testing.T
 	engine *scripted
 	worker *worker.Worker
-	onItem []infer.Item // calls of the hook
+	onItem []infer.Item     // calls of the hook
+	limit  ratelimit.Amount // of the worker's pool
 }
 
 const run = inputtest.RunID
 
 // newWorker returns a worker over the ports.
-func newWorker(p host.Ports, id, engine string, inFlight int, cfg infer.Config) *worker.Worker {
-	return worker.New(p, worker.Config{ID: id, Pool: "default", Engine: engine, InFlight: inFlight,
+func newWorker(p host.Ports, id, engine string, inFlight int, cfg infer.Config,
+	edit ...func(*worker.Config)) *worker.Worker {
+	w := worker.Config{ID: id, Pool: "default", Engine: engine, InFlight: inFlight,
 		Timings:            host.Timings(config.DefaultDeployment().Health),
-		CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second},
-		input.NewIndex(p.Blobs, p.Docs), infer.New(cfg))
+		CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second}
+	for _, f := range edit {
+		f(&w)
+	}
+	return worker.New(p, w, input.NewIndex(p.Blobs, p.Docs), infer.New(cfg))
 }
 
 func newFixture(t *testing.T, m record.Manifest, file string, script map[string][]step) *fixture {
@@ -149,7 +155,8 @@ func (d *fixture) work(wait time.Duration, edit ...func(*infer.Config)) {
 	for _, f := range edit {
 		f(&cfg)
 	}
-	d.worker = newWorker(d.Ports, identity.Content([]byte(time.Now().String())).String(), "", 8, cfg)
+	d.worker = newWorker(d.Ports, identity.Content([]byte(time.Now().String())).String(), "", 8, cfg,
+		func(w *worker.Config) { w.Limit = d.limit })
 	work := events.Work{Run: string(run), Pool: "default"}
 	if err := d.Send(d.t.Context(), host.WorkQueue("default"), work); err != nil {
 		d.t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/dialect"
 )
@@ -34,6 +35,27 @@ func optionsOf(run *config.Request, settings *dialect.Settings) *engine.Options 
 	return o
 }
 
+// promptMaxTokens returns the run's default of max_tokens if the item is a raw prompt for
+// which nothing else sets one; else 0.
+func (t *execution) promptMaxTokens(it *dialect.Item, e dialect.Endpoint) int {
+	m := &t.shard.Manifest
+	if e != dialect.Completion || it.MaxTokens(m.Config.Sampling) > 0 || t.settings.Sets("max_tokens") {
+		return 0
+	}
+	return m.PromptMaxTokens
+}
+
+// costOf returns what one request of the item costs.
+func (t *execution) costOf(it *dialect.Item) worker.Cost {
+	tools, prompt := it.Prompt()
+	longest := it.MaxTokens(t.shard.Manifest.Config.Sampling)
+	if longest == 0 {
+		e, _ := t.settings.Target(it) // parse has checked it
+		longest = int64(t.promptMaxTokens(it, e))
+	}
+	return worker.Cost{PromptBytes: len(tools) + len(prompt), MaxTokens: longest}
+}
+
 // request returns the request for one decode of the item, whose body is made in the
 // memory of sc.
 func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool) engine.Request {
@@ -41,8 +63,7 @@ func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool)
 	r := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Exclusive: exclusive, Options: t.options,
 		CountTokens: c.Limits.Tokens > 0}
 	e, _ := t.settings.Target(a.item) // parse has checked it
-	if n := t.shard.Manifest.PromptMaxTokens; n > 0 && e == dialect.Completion && a.item.MaxTokens(c.Sampling) == 0 &&
-		!t.settings.Sets("max_tokens") {
+	if n := t.promptMaxTokens(a.item, e); n > 0 {
 		c.Sampling.MaxTokens, r.FitMaxTokens = &n, true
 	}
 	sc.body = a.item.Body(sc.body[:0], t.model.URI, c.Sampling, a.id, decode)

@@ -10,6 +10,7 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/executors/infer"
 	"rollout/shared/config"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
 )
@@ -71,6 +72,34 @@ func TestRawPromptsHaveTheRunsMaxTokens(t *testing.T) {
 				row := hosttest.Object(t, d.Ports, d.shard().Result.Key)
 				if strings.Contains(row, "max_tokens_clamped") == c.fits {
 					t.Errorf("the row is %s", row)
+				}
+			})
+		})
+	}
+}
+
+// Under a limit of tokens, a request counts with the max_tokens that is sent until it is
+// answered: that of the row, or the run's default.
+func TestRequestsCountWithTheirMaxTokensUnderALimit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		more string // of the lines
+		want int    // requests at once of 1,600 tokens a minute
+	}{
+		"of the row": {`,"max_tokens":400`, 3},
+		"default":    {"", 1}, // 1,024
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := inputtest.Manifest(0)
+				m.PromptMaxTokens = 1024
+				file := strings.Repeat(`{"prompt":"a"`+c.more+"}\n", 6)
+				d := newFixture(t, m, file, map[string][]step{"a": times(6, hangs(60, 20*time.Second))})
+				d.limit = ratelimit.Amount{Tokens: 1600}
+				d.work(58 * time.Second)
+				if n := len(d.engine.requests); n != c.want {
+					t.Errorf("%d requests in a minute, want %d", n, c.want)
 				}
 			})
 		})
