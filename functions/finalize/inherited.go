@@ -2,6 +2,7 @@ package finalize
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -29,11 +30,11 @@ func (w *writer) inheritedRows(ctx context.Context, n int, in shardtable.Inherit
 		return w.orLost(ctx, n, err)
 	}
 	defer errs.Close()
-	if err := w.copyPart(w.outputs, outputs, in.Outputs); err != nil {
+	if err := w.copyOutputs(outputs, in); err != nil {
 		return err
 	}
 	w.totals.counts.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK)})
-	return w.copyErrors(errs, in.Errors)
+	return w.copyErrors(errs, in)
 }
 
 // openPart opens a part of a file of the child's parent; an empty reader for an empty
@@ -47,25 +48,45 @@ func (w *writer) openPart(ctx context.Context, file string, at, length uint64) (
 	return r, fault.Wrap(err, "read %s", key)
 }
 
-// copyPart appends a part of the parent's files. One that ends early is Corrupt.
-func (w *writer) copyPart(to io.Writer, r io.Reader, length uint64) error {
-	n, err := io.CopyBuffer(onlyWriter{to}, io.LimitReader(r, int64(length)), w.buf)
-	if err == nil && n < int64(length) {
+// copyOutputs appends a shard's part of the parent's completions.jsonl. One that is
+// not as many whole rows as the shard has there is Corrupt.
+func (w *writer) copyOutputs(r io.Reader, in shardtable.Inherited) error {
+	var rows lineCount
+	part := io.TeeReader(io.LimitReader(r, int64(in.Outputs)), &rows)
+	n, err := io.CopyBuffer(onlyWriter{w.outputs}, part, w.buf)
+	if err == nil && (n < int64(in.Outputs) || n > 0 && rows.last != '\n' || rows.lines != int(in.OK)) {
 		return w.changedFiles()
 	}
 	return err
 }
 
-// copyErrors appends a part of the parent's errors.jsonl, and counts its rows.
-func (w *writer) copyErrors(r io.Reader, length uint64) error {
-	rows := bufio.NewReader(io.LimitReader(r, int64(length)))
-	for left := length; left > 0; {
+// lineCount counts the lines that are written to it.
+type lineCount struct {
+	lines int
+	last  byte // that was written
+}
+
+// Write implements io.Writer.
+func (c *lineCount) Write(b []byte) (int, error) {
+	c.lines += bytes.Count(b, []byte{'\n'})
+	if len(b) > 0 {
+		c.last = b[len(b)-1]
+	}
+	return len(b), nil
+}
+
+// copyErrors appends a shard's part of the parent's errors.jsonl, and counts its rows.
+// One that is not the rows of as many items of the shard as fail there is Corrupt.
+func (w *writer) copyErrors(r io.Reader, in shardtable.Inherited) error {
+	rows := bufio.NewReader(io.LimitReader(r, int64(in.Errors)))
+	failed, end := uint32(0), in.FirstItem+uint64(in.Items())
+	for left := in.Errors; left > 0; failed++ {
 		row, err := rows.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		f, ok := dialect.ReadFailure(dialect.Name(w.manifest.Dialect), row)
-		if err != nil || !ok {
+		if err != nil || !ok || f.Place.Item < in.FirstItem || f.Place.Item >= end {
 			return w.changedFiles()
 		}
 		if _, err := w.errs.Write(row); err != nil {
@@ -73,6 +94,9 @@ func (w *writer) copyErrors(r io.Reader, length uint64) error {
 		}
 		w.totals.count(f.Class)
 		left -= uint64(len(row))
+	}
+	if failed != in.Failed {
+		return w.changedFiles()
 	}
 	return nil
 }

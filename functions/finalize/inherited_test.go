@@ -184,16 +184,32 @@ func (d fixture) wantEntries(completions, errs string) {
 	}
 }
 
-// A parent whose files were replaced by shorter ones is an error that says what to do,
-// and no file of the child.
+// A parent whose files were replaced, by shorter ones or by ones with other rows at the
+// places of its shards, is an error that says what to do, and no file of the child.
 func TestChildOfAParentWithOtherFilesIsNotFinalized(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{record.CompletionsFile, record.ErrorsFile} {
+	longer := func(own string) string { return "{\"x\":1}\n" + own }
+	noRows := func(own string) string { return strings.ReplaceAll(own, "\n", " ") }
+	for _, c := range []struct {
+		name, file string
+		replace    func(own string) string
+	}{
+		{"shorter outputs", record.CompletionsFile, func(string) string { return "x\n" }},
+		{"shorter errors", record.ErrorsFile, func(string) string { return "x\n" }},
+		{"outputs behind another row", record.CompletionsFile, longer},
+		{"errors behind another row", record.ErrorsFile, longer},
+		{"outputs without an end of a row", record.CompletionsFile, noRows},
+		{"outputs with more rows", record.CompletionsFile, func(own string) string { return "\n\n" + own[2:] }},
+		{"errors of other items", record.ErrorsFile, func(own string) string {
+			return strings.Replace(own, `"item":2`, `"item":7`, 1)
+		}},
+	} {
 		d := newChild(t)
-		hosttest.Put(t, d.Ports, record.OutputKey(id, file), "x\n")
+		own := hosttest.Object(t, d.Ports, record.OutputKey(id, c.file))
+		hosttest.Put(t, d.Ports, record.OutputKey(id, c.file), c.replace(own))
 		err := d.finalizer().Finalize(t.Context(), events.Finalize{Run: string(childID)})
 		if err == nil || !strings.Contains(err.Error(), "restore them from a backup") {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
