@@ -12,7 +12,7 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// Attributes are cached in pages of pageShards shards, at most maxPages of them: 3 MiB
+// Attributes are cached in pages of pageShards shards, at most maxPages of them: 4 MiB
 // in all.
 const (
 	pageShards = 256

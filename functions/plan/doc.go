@@ -24,9 +24,9 @@
 // the plan document, and asks for its ranges; they are cut and merged like all
 // others. An object without a line completes the plan.
 //
-// All objects are create-only and a pure function of the pinned input and of committed
-// results, so that
-// repeating a step changes nothing. A problem that repeating cannot solve is
+// All objects are create-only and a pure function of the pinned input and of
+// committed results, so that repeating a step changes nothing. A problem that
+// repeating cannot solve is
 // recorded in the plan document, and coordinate acts on it. The package answers
 // no item, and reads a line no further than its id, or its request where
 // identical requests are asked once.

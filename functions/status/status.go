@@ -17,8 +17,8 @@ import (
 
 // Status is what a run is doing. Its JSON form is a contract: fields are added
 // and never renamed, and every field is always present, null while its value
-// is unknown. Left out are FailedShardsInARow while it is 0, and Roles in a run of
-// one role.
+// is unknown. Left out are FailedShardsInARow while it is 0, FinishReasons until an
+// answer does not stop by itself or the run has ended, Roles in a run of one role, and Parent in a run of its own.
 type Status struct {
 	Run    identity.RunID `json:"run_id"`
 	Name   string         `json:"name"`
