@@ -109,9 +109,9 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), MaxInFlight: w.slots.size(),
 		Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
-		Load: w.stats.load(now, w.slots.busy()), ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
+		Load: w.stats.load(now, w.slots.busy(), w.limiter.report()), ProbationEngine: w.probationEngine,
+		Control: map[identity.RunID]uint64{},
 	}
-	b.Load.Limit = w.limiter.report()
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]

@@ -105,15 +105,15 @@ func (t *stats) ready(err error) {
 }
 
 // load returns what the heartbeat at now reports. Busy is how many requests are
-// in flight.
-func (t *stats) load(now time.Time, busy int) health.Load {
+// in flight, limit how many wait for the pool's limit; nil without one.
+func (t *stats) load(now time.Time, busy int, limit *health.Limit) health.Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch n := len(t.readings); {
 	case n == 0:
 	case t.rows > t.readings[n-1].rows:
 		t.rowAt = now.UTC()
-	case busy == 0: // idle: the rate counts from the next work
+	case busy == 0 && (limit == nil || limit.Waiting == 0): // idle: the rate counts from the next work
 		t.readings = t.readings[:0]
 	}
 	if t.outageNew {
@@ -130,7 +130,8 @@ func (t *stats) load(now time.Time, busy int) health.Load {
 	}
 	t.addReading(reading{now, t.rows, t.tokens})
 	l := health.Load{InFlight: busy, Rows: t.rows, Tokens: t.tokens, RowAt: t.rowAt, MedianMS: t.median().Milliseconds(),
-		Faults: t.faults, LastFault: t.lastFault, UnavailableReason: shortReason(t.outage), UnavailableSince: t.outageSince}
+		Limit: limit, Faults: t.faults,
+		LastFault: t.lastFault, UnavailableReason: shortReason(t.outage), UnavailableSince: t.outageSince}
 	if first := t.readings[0]; now.After(first.at) {
 		seconds := now.Sub(first.at).Seconds()
 		l.Rate, l.TokenRate = float64(t.rows-first.rows)/seconds, float64(t.tokens-first.tokens)/seconds

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/shared/core/health"
 	"rollout/shared/fault"
 )
 
@@ -13,14 +14,14 @@ func TestLoadReportsRecentRates(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var y stats
-	y.load(start, 0)
+	y.load(start, 0, nil)
 	for s := 1; s <= 60; s++ { // 2 rows/s of 10 tokens for 40 s, then nothing
 		if s <= 40 {
 			y.row(Tokens{Prompt: 5, Completion: 10})
 			y.row(Tokens{Prompt: 5, Completion: 10})
 			y.request(time.Duration(s)*time.Second, nil)
 		}
-		l := y.load(start.Add(time.Duration(s)*time.Second), 7)
+		l := y.load(start.Add(time.Duration(s)*time.Second), 7, nil)
 		switch s {
 		case 40:
 			if l.InFlight != 7 || l.Rows != 80 || l.Tokens != 800 || l.Rate != 2 || l.TokenRate != 20 ||
@@ -41,13 +42,32 @@ func TestIdleTimeDoesNotLowerRates(t *testing.T) {
 	var y stats
 	for range 20 {
 		now = now.Add(time.Second)
-		y.load(now, 0)
+		y.load(now, 0, nil)
 	}
 	for range 10 {
 		now = now.Add(time.Second)
 		y.row(Tokens{Completion: 3})
-		if l := y.load(now, 1); l.Rate != 1 || l.TokenRate != 3 {
+		if l := y.load(now, 1, nil); l.Rate != 1 || l.TokenRate != 3 {
 			t.Fatalf("%+v", l)
+		}
+	}
+}
+
+// Between two requests a worker of a limited pool has none in flight for most of the
+// time.
+func TestRatesSpanTheWaitsForALimit(t *testing.T) {
+	t.Parallel()
+	var y stats
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	limit := &health.Limit{Requests: 60, Waiting: 9}
+	y.load(now, 0, limit)
+	for beat := range 20 { // one answer in two beats
+		if beat%2 == 1 {
+			y.row(Tokens{Completion: 3})
+		}
+		now = now.Add(500 * time.Millisecond)
+		if l := y.load(now, 0, limit); beat > 8 && (l.Rate < 0.8 || l.Rate > 1.2) || l.Limit != limit {
+			t.Errorf("beat %d: %+v, want about 1 row a second", beat, l)
 		}
 	}
 }
@@ -68,9 +88,9 @@ func TestLoadReportsSinceWhenEngineIsDown(t *testing.T) {
 	} {
 		var y stats
 		y.request(time.Second, down)
-		y.load(start, 0)
+		y.load(start, 0, nil)
 		c.then(&y)
-		l := y.load(start.Add(time.Second), 0)
+		l := y.load(start.Add(time.Second), 0, nil)
 		reason, since := "", time.Time{}
 		if c.down {
 			reason, since = "connection refused", start
@@ -92,14 +112,14 @@ func TestIdleWorkerStopsReportingOldOutage(t *testing.T) {
 		down  bool
 	}{{0, 1, true}, {time.Minute, 1, true}, {0, 0, false}} {
 		now = now.Add(c.after)
-		if l := y.load(now, c.busy); (l.UnavailableReason != "") != c.down {
+		if l := y.load(now, c.busy, nil); (l.UnavailableReason != "") != c.down {
 			t.Errorf("with %d requests in flight: %+v", c.busy, l)
 		}
 	}
 	for range 20 { // it keeps asking
 		now = now.Add(2 * time.Second)
 		y.ready(fault.New(fault.Unavailable, "connection refused"))
-		if l := y.load(now, 0); l.UnavailableReason == "" {
+		if l := y.load(now, 0, nil); l.UnavailableReason == "" {
 			t.Fatalf("%+v", l)
 		}
 	}
@@ -111,7 +131,7 @@ func TestLoadCountsFaultsOfEngineAndNotOfItems(t *testing.T) {
 	for _, k := range []fault.Kind{fault.Throttled, fault.Invalid, fault.Canceled, fault.Corrupt} {
 		y.request(time.Second, &fault.Error{Kind: k, Class: map[fault.Kind]fault.Class{fault.Corrupt: fault.Timeout}[k]})
 	}
-	if l := y.load(time.Now(), 0); l.Faults != 2 || l.LastFault != "timeout" {
+	if l := y.load(time.Now(), 0, nil); l.Faults != 2 || l.LastFault != "timeout" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -125,7 +145,7 @@ func TestLoadIsBounded(t *testing.T) {
 		y.request(time.Second, nil)
 		y.ready(errors.New(strings.Repeat("x", 10_000)))
 		now = now.Add(time.Millisecond)
-		if l := y.load(now, 0); len(l.UnavailableReason) > maxReason || len(y.readings) > maxReadings {
+		if l := y.load(now, 0, nil); len(l.UnavailableReason) > maxReason || len(y.readings) > maxReadings {
 			t.Fatalf("%d bytes, %d readings", len(l.UnavailableReason), len(y.readings))
 		}
 	}
