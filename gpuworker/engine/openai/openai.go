@@ -119,7 +119,7 @@ func New(cfg Config) (*Client, error) {
 		c.transport = http.DefaultTransport
 	}
 	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
-	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }
+	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes, c.conceal) }
 	return c, nil
 }
 

@@ -282,6 +282,19 @@ func TestKeyIsSentAndNeverShown(t *testing.T) {
 	}
 }
 
+// A proxy may repeat the key in a text with a status of success, across the end of what
+// is shown of it.
+func TestKeyIsNotShownOfTextInPlaceOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, before := range []int{0, 74} {
+		c := dial(t, openai.Config{Key: secret.NewValue("sk-sesame")},
+			sends(200, "text/plain", strings.Repeat(".", before)+"sk-sesame is not known"))
+		if _, err := ask(t, c, hello); !fault.Is(err, fault.Corrupt) || strings.Contains(err.Error(), "sk-") {
+			t.Errorf("after %d bytes: %v (%v)", before, err, fault.KindOf(err))
+		}
+	}
+}
+
 func TestKeyIsOneLine(t *testing.T) {
 	t.Parallel()
 	var sent string

@@ -41,6 +41,7 @@ type call struct {
 	atEnd    bool   // the response is read to its end
 	progress func()
 	cancel   context.CancelFunc
+	conceal  func(string) string // see Client
 }
 
 // event is the part of a response that is being read.
@@ -56,8 +57,8 @@ type event struct {
 	odd    []byte  // the beginning of a line that is neither a field nor JSON
 }
 
-func newCall(max int64) *call {
-	k := &call{in: bufio.NewReaderSize(nil, 8<<10), max: max}
+func newCall(max int64, conceal func(string) string) *call {
+	k := &call{in: bufio.NewReaderSize(nil, 8<<10), max: max, conceal: conceal}
 	k.reset()
 	return k
 }
@@ -173,7 +174,8 @@ func (k *call) takeLine(line []byte) error {
 		e.bare, e.has = true, true
 		return k.takeBare(line)
 	case len(e.odd) == 0:
-		e.odd = append(e.odd, first[:min(len(first), 80)]...)
+		shown := k.conceal(string(first[:min(len(first), maxErrorBody)])) // before it is cut
+		e.odd = append(e.odd, shown[:min(len(shown), 80)]...)
 	}
 	return nil
 }
