@@ -31,7 +31,10 @@ func TestOwnWritesWakeOnlyWaitersTheyConcern(t *testing.T) {
 	woken := waiting(t, s.notifier, "work")
 	p := &poller{notifier: s.notifier}
 	for _, key := range []string{"a", "b"} {
+		// A poll between a commit and its notice takes the write for another process's.
+		s.notifier.polling.Lock()
 		create(t, s, key)
+		s.notifier.polling.Unlock()
 		for range 3 {
 			p.once(t.Context())
 		}
