@@ -18,6 +18,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/observe"
+	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
@@ -62,6 +63,10 @@ type Options struct {
 	// has queues, as in a local installation; an empty list means that none has.
 	Pools []config.Pool
 	Kinds kind.Table
+	// StepContext returns the context of a run's step in a batch, for clouds that
+	// count a chain of calls by what a message brings: cause is the run's message
+	// that the step counts as caused by. Nil means the context of the batch.
+	StepContext func(ctx context.Context, cause queue.Message) context.Context
 }
 
 // Hooks are optional callbacks of a coordinator. They must not block.
@@ -83,6 +88,9 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 	}
 	if o.Hooks.OnSent == nil {
 		o.Hooks.OnSent = func(string, int) {}
+	}
+	if o.StepContext == nil {
+		o.StepContext = func(ctx context.Context, _ queue.Message) context.Context { return ctx }
 	}
 	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, attrs: newAttributes(ix), opts: o,
 		runs: map[identity.RunID]loaded{}}

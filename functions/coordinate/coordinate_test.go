@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -157,6 +158,59 @@ func TestLongChainOfEventsEndsAtCoordinate(t *testing.T) {
 	far(d)
 	if left := d.apply(d.coordinator(), look); left != 0 || len(d.received(work)) != 3 {
 		t.Error("with a wake-up in the batch it sends nothing")
+	}
+}
+
+// chain is the context key of the message whose chain a step continues.
+type chain struct{}
+
+// chainQueues note by which message the work of each run was sent.
+type chainQueues struct {
+	queue.Queues
+	sent map[string]string // by run
+}
+
+func (q chainQueues) Send(ctx context.Context, to string, bodies [][]byte, delay time.Duration) error {
+	for _, b := range bodies {
+		if _, p, _ := events.Decode(b); to == work {
+			q.sent[p.(events.Work).Run], _ = ctx.Value(chain{}).(string)
+		}
+	}
+	return q.Queues.Send(ctx, to, bodies, delay)
+}
+
+// I8: what a run's step sends continues the chain of a message of that run, the one
+// with the fewest hops, and not those of other runs in the batch.
+func TestStepContinuesTheChainOfItsOwnRun(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 3, 2)
+	const other = "01JD2ZQ4T5W0M1X9YB7R3K8CVF"
+	m := inputtest.Manifest(2)
+	m.Run = other
+	inputtest.Plan(t, d.Ports, m, inputtest.Prompts(0, 6))
+	var ms []queue.Message
+	for _, of := range []struct {
+		run, name string
+		hops      int
+	}{{string(id), "far", 7}, {other, "far of the other", 6}, {string(id), "near", 2}, {string(id), "between", 3}} {
+		meta := events.Meta{Source: "rollout/test", Time: time.Now(), Hops: of.hops}
+		body, err := events.Encode(events.PlanAdvanced{Run: of.run}, meta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms = append(ms, queue.Message{ID: of.name, Body: body, Receipt: of.name})
+	}
+	sent := map[string]string{}
+	p := d.Ports
+	p.Queues = chainQueues{d.Queues, sent}
+	c := newCoordinator(p, coordinate.Options{StepContext: func(ctx context.Context, m queue.Message) context.Context {
+		return context.WithValue(ctx, chain{}, m.ID)
+	}})
+	if done := c.HandleBatch(t.Context(), ms); len(done) != len(ms) {
+		t.Errorf("done is %v", done)
+	}
+	if want := map[string]string{string(id): "near", other: "far of the other"}; !maps.Equal(sent, want) {
+		t.Errorf("work is sent in the chains %v, want %v", sent, want)
 	}
 }
 

@@ -38,19 +38,20 @@ func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done
 		}
 	}
 	for id, members := range byRun {
-		ctx := host.WithCause(ctx, fewestHops(causes, members))
+		cause := fewestHops(causes, members)
+		ctx := host.WithCause(c.opts.StepContext(ctx, ms[cause]), causes[cause])
 		done = append(done, c.applyMessages(ctx, id, ms, evs, members)...)
 	}
 	return done
 }
 
-// fewestHops returns the cause with the fewest hops. A timer's event starts a
-// new chain: longer chains in the same batch must not end it.
-func fewestHops(causes []events.Envelope, members []int) events.Envelope {
-	least := causes[members[0]]
+// fewestHops returns the member whose cause has the fewest hops. A timer's event
+// starts a new chain: longer chains in the same batch must not end it.
+func fewestHops(causes []events.Envelope, members []int) int {
+	least := members[0]
 	for _, m := range members[1:] {
-		if causes[m].Hops < least.Hops {
-			least = causes[m]
+		if causes[m].Hops < causes[least].Hops {
+			least = m
 		}
 	}
 	return least

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
+	"github.com/aws/smithy-go/middleware"
 
 	"rollout/shared/fault"
 	"rollout/shared/observe"
@@ -51,6 +52,7 @@ func LoadConfig(
 		config.WithHTTPClient(client),
 		config.WithLogger(logger),
 		config.WithEC2IMDSRegion(),
+		config.WithAPIOptions([]func(*middleware.Stack) error{addChain}),
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, append(base, options...)...)
 	switch {

@@ -23,11 +23,12 @@ func main() {
 			machines.Record(pool, scaling.Demand{OpenShards: open, UnclaimedShards: open})
 		}
 		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
-			Timings: host.Timings(s.Deployment.Health),
-			Grace:   s.Deployment.Defaults.Limits.Grace.Std(),
-			Hooks:   coordinate.Hooks{OnSent: sent},
-			Shared:  true,
-			Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+			Timings:     host.Timings(s.Deployment.Health),
+			Grace:       s.Deployment.Defaults.Limits.Grace.Std(),
+			Hooks:       coordinate.Hooks{OnSent: sent},
+			Shared:      true,
+			Pools:       append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+			StepContext: lambda.ContinueChain,
 		})
 		return lambda.Messages(s.Ports, func(ctx context.Context, ms []queue.Message) []string {
 			defer machines.ScaleUp(ctx)

@@ -90,7 +90,8 @@ func (b *builder) function(name, code string) awslambda.Function {
 		Role:         b.role("Role-"+name, lambdaService, fmt.Sprintf("rollout: %s %s", physical, l.description), grants),
 		// Lambda stops a chain of 16 invocations that one event caused. None of the
 		// functions invokes itself without end; this bounds the costs of a bug.
-		// Messages from workers and the timer begin new chains.
+		// Messages from workers and the timer begin new chains, and coordinate continues
+		// the chain of each run's messages alone (see ContinueChain of shared/aws).
 		RecursiveLoop: awslambda.RecursiveLoop_TERMINATE,
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"rollout/localstack/aws/fakeaws"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/record"
 )
 
@@ -46,6 +47,27 @@ func TestLongRunIsNotCutAsALoop(t *testing.T) {
 	if calls := a.Calls()["coordinate"]; calls.Count < 320 {
 		t.Errorf("coordinate had %d steps, want at least 320", calls.Count)
 	}
+}
+
+// Many runs share coordinate's batches, each at another stage of its life. Their chains
+// of invocations do not lengthen each other.
+func TestChainsOfManyRunsAreAsShortAsThoseOfOne(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := open(t, s, "max_machines = 1\nidle = '1m'", nil)
+	if err := a.Groups.SetDesired(a.group, 1); err != nil {
+		t.Fatal(err)
+	}
+	var ids []identity.RunID
+	for n := range 24 {
+		ids = append(ids, a.put(fmt.Sprintf("prompts/%d.jsonl", n), simplePrompts(2)))
+	}
+	for _, id := range ids {
+		if got := a.awaitEnd(id).summary; got.Completed != 2 {
+			t.Errorf("run %s has %d answers, want 2", id, got.Completed)
+		}
+	}
+	a.wantNoLoops()
 }
 
 // Several concurrent calls of finalize write the files of a run of many shards,

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"rollout/shared/aws"
 )
 
 const (
@@ -85,16 +88,23 @@ func (c *Cloud) gather(url string) (batch []message) {
 }
 
 // invokeBatch calls the function with messages and deletes those that it does not
-// report as failed. If the call fails, all messages come back.
+// report as failed. If the call fails, all messages come back. Each record has the
+// header of its own chain. The invocation belongs to the longest one: AWS does not
+// document to which, and any other is shorter.
 func (c *Cloud) invokeBatch(url string, batch []message) {
 	trace := ""
 	records := make([]map[string]any, len(batch))
 	for i, m := range batch {
 		c.mu.Lock()
-		trace = longer(trace, c.traces[m.MessageID])
+		own := c.traces[m.MessageID]
 		c.mu.Unlock()
+		attributes := maps.Clone(m.Attributes)
+		if own != "" {
+			attributes[aws.TraceAttribute] = own
+		}
+		trace = longer(trace, own)
 		records[i] = map[string]any{"messageId": m.MessageID, "receiptHandle": m.ReceiptHandle, "body": m.Body,
-			"attributes":        m.Attributes,
+			"attributes":        attributes,
 			"messageAttributes": lambdaAttributes(m.MessageAttributes), "eventSource": "aws:sqs", "awsRegion": Region,
 			"eventSourceARN": "arn:aws:sqs:" + Region + ":000000000000:" + c.at.SQS.Prefix + mappedQueue}
 	}

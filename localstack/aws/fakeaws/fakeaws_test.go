@@ -19,6 +19,7 @@ import (
 
 	lambdaevents "github.com/aws/aws-lambda-go/events"
 	runtime "github.com/aws/aws-lambda-go/lambda"
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 // single is a function that sends its event to the queue "seen". It fails or exits
-// if the event says so.
+// if the event says so, and sends the event "around" to the queue "coordinate".
 func single(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
 	if strings.Contains(string(event), "exit") {
 		os.Exit(3)
@@ -55,17 +56,25 @@ func single(ctx context.Context, event json.RawMessage) (json.RawMessage, error)
 	if strings.Contains(string(event), "Scheduled Event") {
 		return event, nil
 	}
+	if string(event) == `"around"` {
+		return event, send(ctx, "coordinate", "around")
+	}
 	return event, send(ctx, "seen", string(event))
 }
 
 // batches is the function of a mapped queue. It sends "again" to its own queue,
-// reports "bad" as failed, and sends other messages to the queue "seen".
+// invokes plan for "around" in the chain of that message, reports "bad" as failed, and
+// sends other messages to the queue "seen".
 func batches(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error) {
 	out := lambdaevents.SQSEventResponse{BatchItemFailures: []lambdaevents.SQSBatchItemFailure{}}
 	for _, r := range e.Records {
 		switch r.Body {
 		case "again":
 			if err := send(ctx, "coordinate", "again"); err != nil {
+				return out, err
+			}
+		case "around":
+			if err := around(aws.ContinueChain(ctx, r.Attributes[aws.TraceAttribute])); err != nil {
 				return out, err
 			}
 		case "bad":
@@ -79,18 +88,33 @@ func batches(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEven
 	return out, nil
 }
 
+// around invokes plan with the event "around".
+func around(ctx context.Context) error {
+	d, cfg, err := sdk(ctx)
+	if err != nil {
+		return err
+	}
+	return aws.NewFunctions(cfg, aws.FunctionOptions{}).Invoke(ctx, d.Cloud.FunctionName("plan"),
+		[][]byte{[]byte(`"around"`)})
+}
+
+// sdk is the deployment and the configuration of the SDK, as the product loads them.
+func sdk(ctx context.Context) (d deployment.Deployment, cfg awssdk.Config, err error) {
+	if d, err = deployment.ParseDeployment("", []byte(os.Getenv("ROLLOUT_CONFIG"))); err != nil {
+		return d, cfg, err
+	}
+	cfg, err = aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), config.WithSharedConfigFiles(nil),
+		config.WithSharedCredentialsFiles(nil))
+	return d, cfg, err
+}
+
 // send sends a message with the SDK, as the product does.
 func send(ctx context.Context, queue, text string) error {
-	d, err := deployment.ParseDeployment("", []byte(os.Getenv("ROLLOUT_CONFIG")))
+	d, cfg, err := sdk(ctx)
 	if err != nil {
 		return err
 	}
 	queue = d.Cloud.SQS.Prefix + queue
-	cfg, err := aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), config.WithSharedConfigFiles(nil),
-		config.WithSharedCredentialsFiles(nil))
-	if err != nil {
-		return err
-	}
 	client := sqs.NewFromConfig(cfg)
 	at, err := client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
@@ -230,6 +254,21 @@ func TestChainOfMoreThan16InvocationsIsCut(t *testing.T) {
 	}
 	eventually(t, "the chain is cut", func() bool { return c.Calls()["coordinate"].LoopsBlocked > 0 })
 	if calls := c.Calls()["coordinate"]; calls.Count != longestChain || calls.LongestChain != longestChain+1 {
+		t.Errorf("%+v", calls)
+	}
+}
+
+// A loop of two functions is cut, though the function of the queue continues the chain
+// of each message: the other function counts.
+func TestLoopThroughContinuedChainsIsCut(t *testing.T) {
+	t.Parallel()
+	c := testCloud(t, nil)
+	c.Start()
+	if err := c.send(c.at.SQS.Prefix+"coordinate", []byte("around")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loop is cut", func() bool { return c.Calls()["coordinate"].LoopsBlocked > 0 })
+	if calls := c.Calls()["plan"]; calls.Count != longestChain || calls.LongestChain != longestChain {
 		t.Errorf("%+v", calls)
 	}
 }

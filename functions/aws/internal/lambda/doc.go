@@ -10,5 +10,9 @@
 // reports each message of a queue separately. Lambda writes a returned error into
 // the function's log. Keys of objects are decoded by their source: S3's
 // notifications encode them, EventBridge does not. The package decides nothing
-// about runs, and no function sends events to itself.
+// about runs, and no cycle of functions feeds itself (I8).
+//
+// What a function sends continues the chain of calls of its event, which Lambda
+// counts to stop loops. The messages of one batch have chains of their own: see
+// ContinueChain.
 package lambda

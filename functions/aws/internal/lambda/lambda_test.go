@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	lambdaevents "github.com/aws/aws-lambda-go/events"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 
 	"rollout/events"
 	"rollout/shared/aws"
@@ -170,6 +174,48 @@ func TestMessagesReportsThoseThatAreNotDone(t *testing.T) {
 	out, err = f(t.Context(), lambdaevents.SQSEvent{})
 	if text, _ := json.Marshal(out); err != nil || string(text) != `{"batchItemFailures":[]}` {
 		t.Errorf("without messages: %s, %v", text, err)
+	}
+}
+
+// I8: what is sent because of one message continues the chain of that message, and
+// not those of its neighbours in the batch. A message that no function sent begins a
+// new chain.
+func TestEachMessageOfABatchHasItsOwnChain(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "any")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
+	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "acme-coordinate")
+	t.Setenv("_X_AMZN_TRACE_ID", "Root=1-a;Lineage=1:a87bd80c:12")
+	sent := map[string]string{} // trace headers, by the invoked function
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent[strings.Split(r.URL.Path, "/")[3]] = r.Header.Get("X-Amzn-Trace-Id")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer server.Close()
+	cfg, err := aws.LoadConfig(t.Context(), slog.New(slog.DiscardHandler), awsconfig.WithRegion("eu-west-1"),
+		awsconfig.WithBaseEndpoint(server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := aws.NewFunctions(cfg, aws.FunctionOptions{})
+	f := Messages(ports(), func(ctx context.Context, ms []queue.Message) (done []string) {
+		for _, m := range ms {
+			if err := functions.Invoke(ContinueChain(ctx, m), string(m.Body), [][]byte{[]byte("{}")}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	trace := func(header string) map[string]string { return map[string]string{"AWSTraceHeader": header} }
+	if _, err := f(t.Context(), lambdaevents.SQSEvent{Records: []lambdaevents.SQSMessage{
+		{MessageId: "1", Body: "of-plan", Attributes: trace("Root=1-b;Lineage=1:a87bd80c:2")},
+		{MessageId: "2", Body: "of-worker"},
+		{MessageId: "3", Body: "of-finalize", Attributes: trace("Root=1-c;Lineage=1:a87bd80c:12")},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"of-plan": "Root=1-b;Lineage=1:a87bd80c:2", "of-worker": "",
+		"of-finalize": "Root=1-c;Lineage=1:a87bd80c:12"}; !maps.Equal(sent, want) {
+		t.Errorf("the headers are %v, want %v", sent, want)
 	}
 }
 

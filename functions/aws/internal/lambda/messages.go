@@ -23,11 +23,12 @@ func Messages(p host.Ports, handle func(context.Context, []queue.Message) (done 
 	return func(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error) {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
-		messages := make([]queue.Message, len(e.Records))
+		messages, traces := make([]queue.Message, len(e.Records)), make(traceHeaders, len(e.Records))
 		for i, r := range e.Records {
 			messages[i] = message(r)
+			traces[r.MessageId] = r.Attributes[aws.TraceAttribute]
 		}
-		done := handle(ctx, messages)
+		done := handle(context.WithValue(ctx, traceHeadersKey{}, traces), messages)
 		// With a null list, Lambda would take the response for an invalid one.
 		out := lambdaevents.SQSEventResponse{BatchItemFailures: []lambdaevents.SQSBatchItemFailure{}}
 		for _, m := range messages {
@@ -42,6 +43,20 @@ func Messages(p host.Ports, handle func(context.Context, []queue.Message) (done 
 		}
 		return out, nil
 	}
+}
+
+// traceHeaders are the trace headers of a batch's messages, by message id.
+type traceHeaders map[string]string
+
+// traceHeadersKey is the context key of a batch's trace headers.
+type traceHeadersKey struct{}
+
+// ContinueChain returns a context for what a function of Messages does because of one
+// message of its batch. What it sends continues the chain of that message alone, not
+// the chains of its neighbours; see aws.ContinueChain.
+func ContinueChain(ctx context.Context, m queue.Message) context.Context {
+	traces, _ := ctx.Value(traceHeadersKey{}).(traceHeaders)
+	return aws.ContinueChain(ctx, traces[m.ID])
 }
 
 // message decodes a message. A body that can't be decoded stays as it is: its
