@@ -63,12 +63,12 @@ func testAtLeastOnce(t *testing.T, f *fixture) {
 // consume forgets, nacks or acks the first delivery of each message, depending on
 // the last digit of the body. It acks all later deliveries.
 func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
-	wait := short
+	wait := f.short
 	if f.features.Advance != nil {
 		wait = 0
 	}
 	for !acked.complete() {
-		msgs, err := f.Receive(ctx, "work", 3, short, wait)
+		msgs, err := f.Receive(ctx, "work", 3, f.short, wait)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
 			switch kind := m.Body[len(m.Body)-1] % 3; {
 			case m.Receives == 1 && kind == 0:
 			case m.Receives == 1 && kind == 1:
-				err = f.Nack(ctx, "work", m.Receipt, short/4)
+				err = f.Nack(ctx, "work", m.Receipt, f.short/4)
 			default:
 				err = f.Ack(ctx, "work", []string{m.Receipt})
 				acked.add(string(m.Body))
@@ -86,7 +86,7 @@ func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
 			}
 		}
 		if len(msgs) == 0 {
-			f.pass(short / 4)
+			f.pass(f.short / 4)
 		}
 	}
 	return nil

@@ -9,34 +9,34 @@ import (
 
 func testVisibility(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
-	first := f.receive(t, "work", short)
+	first := f.receive(t, "work", f.short)
 	f.wantQuiet(t, "work", 0)
-	f.pass(short)
-	second := f.receive(t, "work", short)
+	f.pass(f.short)
+	second := f.receive(t, "work", f.short)
 	if second.ID != first.ID || string(second.Body) != "x" || second.Receives != 2 {
 		t.Errorf("got %+v after %+v, want the same message, received twice", second, first)
 	}
 	if second.Receipt == first.Receipt {
 		t.Error("both deliveries have the same receipt")
 	}
-	f.pass(short)
-	if third := f.receive(t, "work", short); third.Receives != 3 {
+	f.pass(f.short)
+	if third := f.receive(t, "work", f.short); third.Receives != 3 {
 		t.Errorf("third delivery: received %d times", third.Receives)
 	}
 }
 
 func testAck(t *testing.T, f *fixture) {
 	f.send(t, "work", "a", "b", "c")
-	msgs := []queue.Message{f.receive(t, "work", short), f.receive(t, "work", short), f.receive(t, "work", short)}
+	msgs := []queue.Message{f.receive(t, "work", f.short), f.receive(t, "work", f.short), f.receive(t, "work", f.short)}
 	f.ack(t, "work", msgs[0], msgs[2])
-	f.pass(short)
-	if m := f.receive(t, "work", short); m.ID != msgs[1].ID {
+	f.pass(f.short)
+	if m := f.receive(t, "work", f.short); m.ID != msgs[1].ID {
 		t.Errorf("got %q again, want %q", m.Body, msgs[1].Body)
 	} else {
 		f.ack(t, "work", m, m) // twice in one batch
 		f.ack(t, "work", m)
 	}
-	f.wantQuiet(t, "work", 2*short)
+	f.wantQuiet(t, "work", 2*f.short)
 }
 
 func testNack(t *testing.T, f *fixture) {
@@ -49,11 +49,11 @@ func testNack(t *testing.T, f *fixture) {
 	if m.Receives != 2 {
 		t.Errorf("received %d times, want 2", m.Receives)
 	}
-	if err := f.Nack(t.Context(), "work", m.Receipt, 2*short); err != nil {
+	if err := f.Nack(t.Context(), "work", m.Receipt, 2*f.short); err != nil {
 		t.Fatal(err)
 	}
-	f.wantQuiet(t, "work", short)
-	f.pass(short)
+	f.wantQuiet(t, "work", f.short)
+	f.pass(f.short)
 	if m = f.receive(t, "work", f.long); m.Receives != 3 {
 		t.Errorf("received %d times, want 3", m.Receives)
 	}
@@ -61,15 +61,15 @@ func testNack(t *testing.T, f *fixture) {
 
 func testExtend(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
-	m := f.receive(t, "work", short)
+	m := f.receive(t, "work", f.short)
 	for range 3 { // the same receipt works each time
-		if err := f.Extend(t.Context(), "work", m.Receipt, 2*short); err != nil {
+		if err := f.Extend(t.Context(), "work", m.Receipt, 2*f.short); err != nil {
 			t.Fatal(err)
 		}
-		f.wantQuiet(t, "work", short)
+		f.wantQuiet(t, "work", f.short)
 	}
-	f.pass(short)
-	if again := f.receive(t, "work", short); again.ID != m.ID || again.Receives != 2 {
+	f.pass(f.short)
+	if again := f.receive(t, "work", f.short); again.ID != m.ID || again.Receives != 2 {
 		t.Errorf("got %+v, want the message again, received twice", again)
 	}
 }
@@ -77,9 +77,9 @@ func testExtend(t *testing.T, f *fixture) {
 func testStale(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.send(t, "work", "x")
-	old := f.receive(t, "work", short)
-	f.pass(short)
-	hold := min(max(4*short, f.long/2), patient/2) // covers the duration of the calls below
+	old := f.receive(t, "work", f.short)
+	f.pass(f.short)
+	hold := min(max(4*f.short, f.long/2), patient/2) // covers the duration of the calls below
 	now := f.receive(t, "work", hold)
 
 	for _, receipt := range []string{old.Receipt, "nonsense", "", now.Receipt + "0"} {
@@ -93,13 +93,13 @@ func testStale(t *testing.T, f *fixture) {
 	}
 	f.wantQuiet(t, "work", 0) // the nacks changed nothing
 	f.pass(hold)
-	last := f.receive(t, "work", short) // the acks and extends changed nothing either
+	last := f.receive(t, "work", f.short) // the acks and extends changed nothing either
 	f.ack(t, "work", last)
 	wantKind(t, f.Extend(ctx, "work", last.Receipt, f.long), fault.Conflict, "extend of an acked message")
 	if err := f.Nack(ctx, "work", last.Receipt, 0); err != nil {
 		t.Errorf("nack of an acked message: %v", err)
 	}
-	f.wantQuiet(t, "work", 2*short)
+	f.wantQuiet(t, "work", 2*f.short)
 }
 
 func testDeadLetters(t *testing.T, f *fixture) {

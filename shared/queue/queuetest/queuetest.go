@@ -30,25 +30,30 @@ type Features struct {
 	// Advance moves the driver's clock forward. It is nil if the suite waits for
 	// time to pass, in a bubble or with a real store.
 	Advance func(q queue.Queues, d time.Duration)
-	// RequestBudget bounds the total duration of one test's requests, if time
-	// passes in real time. Default: 10 s.
+	// RequestBudget bounds the total duration of one test's requests on a machine
+	// without other work, if time passes in real time. Default: 10 s.
 	RequestBudget time.Duration
 }
 
-// Times of the suite. They are whole seconds, the resolution of cloud queues.
-const (
-	short   = 2 * time.Second
-	patient = time.Minute // reached only by a failing test
-)
+// patient is the longest wait for a message; only a failing test reaches it.
+const patient = 5 * time.Minute
 
-// long returns a visibility that does not end during a test, unless the test
-// waits for it. It is short where time passes in real time, so that such a wait
-// stays affordable.
-func (features Features) long() time.Duration {
-	if features.Synctest || features.Advance != nil {
-		return 5 * time.Minute
+// times sets the visibilities of the test. They are whole seconds, the resolution
+// of cloud queues. Where time passes in real time, long is short, so that waiting
+// for its end stays affordable, and both grow with the time that requests take: on
+// a busy machine a visibility would else end before the test's next request.
+func (f *fixture) times(t *testing.T) {
+	t.Helper()
+	f.short, f.long = 2*time.Second, 5*time.Minute
+	if f.features.Synctest || f.features.Advance != nil {
+		return
 	}
-	return cmp.Or(features.RequestBudget, 10*time.Second)
+	began := time.Now()
+	f.send(t, "probe", "x")
+	f.ack(t, "probe", f.receive(t, "probe", patient))
+	took := time.Since(began)
+	f.short = max(f.short, (6 * took).Round(time.Second))
+	f.long = max(cmp.Or(f.features.RequestBudget, 10*time.Second), (30 * took).Round(time.Second))
 }
 
 // Run tests the driver. Each call of open returns a handle on new empty queues.
@@ -95,7 +100,9 @@ func (features Features) run(
 		t.Parallel()
 		inside := func(t *testing.T) {
 			q := open(t)
-			body(t, &fixture{Queues: q, other: features.Reopen(t, q), features: features, long: features.long()})
+			f := &fixture{Queues: q, other: features.Reopen(t, q), features: features}
+			f.times(t)
+			body(t, f)
 		}
 		if features.Synctest {
 			synctest.Test(t, inside)
@@ -110,7 +117,9 @@ type fixture struct {
 	queue.Queues
 	other    queue.Queues
 	features Features
-	long     time.Duration
+	// short is a visibility that a test waits for, long one that does not end
+	// during a test unless the test waits for it.
+	short, long time.Duration
 }
 
 // pass advances the driver's clock by d. For a driver without Advance it does

@@ -17,13 +17,13 @@ func testSend(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	copy(body, "SCRIBBLE")
-	m := f.receive(t, "work", short)
+	m := f.receive(t, "work", f.short)
 	if string(m.Body) != want || m.Receives != 1 {
 		t.Errorf("got %q, received %d times, want %q, once", m.Body, m.Receives, want)
 	}
 	copy(m.Body, "SCRIBBLE")
-	f.pass(short)
-	if again := f.receive(t, "work", short); string(again.Body) != want {
+	f.pass(f.short)
+	if again := f.receive(t, "work", f.short); string(again.Body) != want {
 		t.Errorf("the receiver changed the stored body: %q", again.Body)
 	}
 	if err := f.Send(t.Context(), "work", nil, 0); err != nil {
@@ -69,15 +69,15 @@ func testSeparate(t *testing.T, f *fixture) {
 }
 
 func testDelay(t *testing.T, f *fixture) {
-	if err := f.Send(t.Context(), "work", bytesOf([]string{"late"}), 2*short); err != nil {
+	if err := f.Send(t.Context(), "work", bytesOf([]string{"late"}), 2*f.short); err != nil {
 		t.Fatal(err)
 	}
 	f.send(t, "work", "now")
 	if m := f.receive(t, "work", f.long); string(m.Body) != "now" {
 		t.Fatalf("got %q first", m.Body)
 	}
-	f.wantQuiet(t, "work", short)
-	f.pass(short)
+	f.wantQuiet(t, "work", f.short)
+	f.pass(f.short)
 	if m := f.receive(t, "work", f.long); string(m.Body) != "late" || m.Receives != 1 {
 		t.Errorf("got %+v", m)
 	}
@@ -101,9 +101,9 @@ func testLimits(t *testing.T, f *fixture) {
 
 	for _, name := range []string{"", "Work", "a_b", "a b", "a/b", "ü", longest + "n", "-dead"} {
 		wantKind(t, f.Send(ctx, name, bytesOf([]string{"x"}), 0), fault.Invalid, "send to %q", name)
-		_, err := f.Receive(ctx, name, 1, short, 0)
+		_, err := f.Receive(ctx, name, 1, f.short, 0)
 		wantKind(t, err, fault.Invalid, "receive from %q", name)
-		wantKind(t, f.Extend(ctx, name, "x", short), fault.Invalid, "extend in %q", name)
+		wantKind(t, f.Extend(ctx, name, "x", f.short), fault.Invalid, "extend in %q", name)
 		wantKind(t, f.Ack(ctx, name, []string{"x"}), fault.Invalid, "ack in %q", name)
 		wantKind(t, f.Nack(ctx, name, "x", 0), fault.Invalid, "nack in %q", name)
 	}
@@ -116,10 +116,10 @@ func testLimits(t *testing.T, f *fixture) {
 	}
 	_, err := f.Receive(ctx, "work", 1, 0, 0)
 	wantKind(t, err, fault.Invalid, "receive without visibility")
-	_, err = f.Receive(ctx, "work", 1, short, -1)
+	_, err = f.Receive(ctx, "work", 1, f.short, -1)
 	wantKind(t, err, fault.Invalid, "receive with a negative wait")
 	for _, most := range []int{-1, 0, queue.MaxReceive + 1} {
-		_, err := f.Receive(ctx, "work", most, short, 0)
+		_, err := f.Receive(ctx, "work", most, f.short, 0)
 		wantKind(t, err, fault.Invalid, "receive of %d", most)
 	}
 }

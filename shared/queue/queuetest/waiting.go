@@ -47,9 +47,9 @@ func testWakeOnSend(t *testing.T, f *fixture) {
 
 func testWakeOnTime(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
-	m := f.receive(t, "work", short)
+	m := f.receive(t, "work", f.short)
 	got := f.await(t.Context(), "work")
-	f.pass(short)
+	f.pass(f.short)
 	r := <-got
 	if r.err != nil || len(r.msgs) != 1 || r.msgs[0].ID != m.ID {
 		t.Fatalf("the waiting receiver got %+v when the visibility was over", r)
@@ -66,7 +66,7 @@ func testWakeOnTime(t *testing.T, f *fixture) {
 func testWaitEnds(t *testing.T, f *fixture) {
 	const wait = 20 * time.Millisecond
 	began := time.Now()
-	msgs, err := f.Receive(t.Context(), "work", 1, short, wait)
+	msgs, err := f.Receive(t.Context(), "work", 1, f.short, wait)
 	if err != nil || len(msgs) != 0 {
 		t.Errorf("got %v, %v", msgs, err)
 	}
@@ -83,11 +83,11 @@ func testCanceled(t *testing.T, f *fixture) {
 	cancel()
 	wantKind(t, (<-got).err, fault.Canceled, "receive whose context ends")
 
-	_, err := f.Receive(ctx, "work", 1, short, 0)
+	_, err := f.Receive(ctx, "work", 1, f.short, 0)
 	wantKind(t, err, fault.Canceled, "receive")
 	wantKind(t, f.Send(ctx, "work", bytesOf([]string{"y"}), 0), fault.Canceled, "send")
-	wantKind(t, f.Extend(ctx, "work", m.Receipt, short), fault.Canceled, "extend")
+	wantKind(t, f.Extend(ctx, "work", m.Receipt, f.short), fault.Canceled, "extend")
 	wantKind(t, f.Ack(ctx, "work", []string{m.Receipt}), fault.Canceled, "ack")
 	wantKind(t, f.Nack(ctx, "work", m.Receipt, 0), fault.Canceled, "nack")
-	f.wantQuiet(t, "work", short)
+	f.wantQuiet(t, "work", f.short)
 }
