@@ -339,7 +339,7 @@ func testUncommitted(t *testing.T, sent time.Time, want uint64) {
 	st := run.New(runA)
 	st.Phase, st.Items, st.Shards, st.NextShard, st.SavedAt = run.Running, 1000, 4, 3, noon
 	st.Done.Set.Add(0)
-	st.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 3}, 0, sent)
+	st.InFlight.MarkSent(0, sent, interval.Range{Lo: 1, Hi: 3})
 	d.save(record.CoordinatorKey(runA), st)
 	for n, state := range []shard.State{shard.Done, shard.Running, shard.Pending} {
 		doc := shard.New(runA, n)

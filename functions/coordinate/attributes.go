@@ -2,30 +2,35 @@ package coordinate
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"rollout/shared/core/identity"
-	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
 	"rollout/shared/core/schedule"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/shardtable"
 )
 
-// Attributes are cached in pages of pageShards shards, at most maxPages of them: 4 MiB
-// in all.
+// Bounds of what is remembered of the shard tables: pages of attributes, 4 MiB in all,
+// and blocks of outlines, 8 MiB in all, each of 16,384 shards.
 const (
-	pageShards = 256
-	maxPages   = 1024
+	maxPages  = 1024
+	maxBlocks = 128
 )
+
+// maxReads is about how many pages one step reads to find where chains go on.
+const maxReads = 256
 
 // attributes reads what dispatch asks of shards, from the shard tables. Tables are
 // immutable, so that cached pages stay valid. It is safe for concurrent use.
 type attributes struct {
 	index *input.Index
 
-	mu    sync.Mutex
-	pages map[pageOf]schedule.Page
+	mu       sync.Mutex
+	pages    map[pageOf]schedule.Page
+	outlines map[identity.RunID]schedule.Outline
 }
 
 type pageOf struct {
@@ -34,37 +39,47 @@ type pageOf struct {
 }
 
 func newAttributes(ix *input.Index) *attributes {
-	return &attributes{index: ix, pages: map[pageOf]schedule.Page{}}
+	return &attributes{index: ix, pages: map[pageOf]schedule.Page{}, outlines: map[identity.RunID]schedule.Outline{}}
 }
 
-// of returns the pages that hold the attributes of the ranges, which are sorted and
-// disjoint. planned is how many shards are planned.
-func (a *attributes) of(ctx context.Context, id identity.RunID, ranges []interval.Range,
-	planned int) (out schedule.Pages, err error) {
-	next := 0
-	for _, r := range ranges {
-		for k := max(next, r.Lo/pageShards); k*pageShards < r.Hi; k++ {
-			p, err := a.page(ctx, id, k, planned)
-			if err != nil {
-				return nil, fault.Wrap(err, "read the attributes of the shards of run %s", id)
-			}
-			out, next = append(out, p), k+1
+// observe puts into w the attributes that the next step of the run may look at.
+func (a *attributes) observe(ctx context.Context, s run.State, w *run.Observed, r run.Rules, evs []run.Event) error {
+	planned := max(s.Shards, w.Shards)
+	for reads := 0; reads <= maxReads; {
+		missing := run.ScanPages(s, *w, r, evs)
+		if len(missing) == 0 {
+			return nil
 		}
+		var fresh []schedule.Page
+		for _, k := range missing {
+			p, cached := a.cached(pageOf{s.Run, k})
+			if !cached {
+				var err error
+				if p, err = a.read(ctx, s.Run, k, planned); err != nil {
+					return fault.Wrap(err, "read the attributes of the shards of run %s", s.Run)
+				}
+				fresh = append(fresh, p)
+			}
+			w.Rows = append(w.Rows, p)
+		}
+		slices.SortFunc(w.Rows, func(a, b schedule.Page) int { return a.First - b.First })
+		w.Outline = a.remember(s.Run, fresh)
+		reads += len(fresh)
 	}
-	return out, nil
+	return nil
 }
 
-// page returns a page. It caches only whole ones: the last one of a plan may grow.
-func (a *attributes) page(ctx context.Context, id identity.RunID, page, planned int) (schedule.Page, error) {
-	k := pageOf{id, page}
+func (a *attributes) cached(k pageOf) (schedule.Page, bool) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	p, ok := a.pages[k]
-	a.mu.Unlock()
-	if ok {
-		return p, nil
-	}
-	p.First = page * pageShards
-	last := min(p.First+pageShards, planned)
+	return p, ok
+}
+
+// read reads a page of shard tables.
+func (a *attributes) read(ctx context.Context, id identity.RunID, page, planned int) (schedule.Page, error) {
+	p := schedule.Page{First: page * schedule.PageShards}
+	last := min(p.First+schedule.PageShards, planned)
 	for n := p.First; n < last; n = p.First + len(p.Rows) {
 		e, row, err := a.index.FindShard(ctx, id, n)
 		if err != nil {
@@ -78,19 +93,44 @@ func (a *attributes) page(ctx context.Context, id identity.RunID, page, planned 
 			p.Rows = append(p.Rows, attributesOf(r))
 		}
 	}
-	if len(p.Rows) < pageShards {
-		return p, nil
-	}
+	return p, nil
+}
+
+// remember caches pages, and returns the outline of the run with them. It caches only
+// whole ones: the last one of a plan may grow.
+func (a *attributes) remember(id identity.RunID, fresh []schedule.Page) schedule.Outline {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.pages) >= maxPages {
-		for other := range a.pages {
-			delete(a.pages, other)
+	for _, p := range fresh {
+		if len(p.Rows) < schedule.PageShards {
+			continue
+		}
+		if len(a.pages) >= maxPages {
+			for other := range a.pages {
+				delete(a.pages, other)
+				break
+			}
+		}
+		a.pages[pageOf{id, p.First / schedule.PageShards}] = p
+	}
+	if len(fresh) == 0 {
+		return a.outlines[id]
+	}
+	a.outlines[id] = a.outlines[id].With(fresh, maxBlocks)
+	blocks := 0
+	for _, o := range a.outlines {
+		blocks += o.Blocks()
+	}
+	for other, o := range a.outlines {
+		if blocks <= maxBlocks {
 			break
 		}
+		if other != id {
+			blocks -= o.Blocks()
+			delete(a.outlines, other)
+		}
 	}
-	a.pages[k] = p
-	return p, nil
+	return a.outlines[id]
 }
 
 func attributesOf(r shardtable.Row) schedule.Attributes {

@@ -47,9 +47,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	if err := c.observeWorkers(ctx, l, &w); err != nil {
 		return w, err
 	}
-	var err error
-	w.Rows, err = c.attrs.of(ctx, id, run.ScanRanges(l.state, w, r, evs), max(l.state.Shards, w.Shards))
-	return w, err
+	return w, c.attrs.observe(ctx, l.state, &w, r, evs)
 }
 
 // observePlan reads how far planning is, and its problem.

@@ -95,7 +95,7 @@ func TestUnclaimedShardIsLostOnceItsRolesQueueIsEmpty(t *testing.T) {
 			inputtest.Prompts(1, 1))
 		d.running(id, time.Now().Add(-time.Minute), func(s *run.State) {
 			s.Shards, s.NextShard = 2, 2
-			s.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 2}, 0, time.Now().Add(-time.Minute))
+			s.InFlight.MarkSent(0, time.Now().Add(-time.Minute), interval.Range{Lo: 1, Hi: 2})
 		})
 		d.save(record.ManifestKey(id), m)
 		if err := d.Queues.Send(t.Context(), host.WorkQueue("default"), [][]byte{[]byte("x")}, 0); err != nil {

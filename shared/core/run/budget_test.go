@@ -28,7 +28,7 @@ func TestBudgetPaysForWhatIsSent(t *testing.T) {
 		var events []Event
 		for s.Reason == "" {
 			before := s
-			s, _ = Step(s, withRows(s, world, rules, events, attributes), rules, events, now)
+			s, _ = Step(s, withRows(s, world, rules, events, attributes, 3), rules, events, now)
 			now = now.Add(time.Second)
 			flying := s.InFlight.Len()
 			used, done := s.Counts.PromptTokens, int64(s.Done.Set.Len())

@@ -49,7 +49,7 @@ func (d *decider) sendNext() {
 	window = min(window, d.affordable())
 	r := interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())}
 	if r.Len() > 0 {
-		d.send(r, 0)
+		d.send(0, r)
 		d.NextShard = r.Hi
 	}
 }
@@ -76,17 +76,17 @@ func (d *decider) resendLost() {
 		}
 	}
 	for _, g := range slices.Sorted(maps.Keys(byGeneration)) {
-		for _, r := range byGeneration[g].Ranges() {
-			d.send(r, g)
-		}
+		d.send(g, byGeneration[g].Ranges()...)
 	}
 }
 
-// send adds the effect that sends the shards of r, and marks them in flight.
-func (d *decider) send(r interval.Range, generation int) {
-	d.InFlight.MarkSent(r, generation, d.now)
-	d.effect(Effect{Kind: Send, Range: &r, Generation: generation})
-	if d.StartedAt.IsZero() {
+// send adds the effects that send the shards of the ranges, and marks them in flight.
+func (d *decider) send(generation int, ranges ...interval.Range) {
+	d.InFlight.MarkSent(generation, d.now, ranges...)
+	for _, r := range ranges {
+		d.effect(Effect{Kind: Send, Range: &r, Generation: generation})
+	}
+	if len(ranges) > 0 && d.StartedAt.IsZero() {
 		d.StartedAt = d.now
 	}
 }

@@ -58,7 +58,7 @@
 // flight at a time, a variant or the run at most so many. Dispatch skips such a shard
 // and sends later ones; the state remembers it in Gaps and sends it when it may. A
 // skipped shard was never sent: it is not open, and cannot be done. Step needs the
-// attributes of shards for that; ScanRanges says of which. When a step has looked at
+// attributes of shards for that; ScanPages says of which. When a step has looked at
 // as many shards as one step may, it has the effect Continue.
 //
 // Of a pruned variant nothing more is sent. A step saves that with the effect

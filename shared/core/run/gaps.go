@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
@@ -15,11 +17,13 @@ func (s State) maySkip(r Rules) bool {
 
 func (d *decider) maySkip() bool { return d.State.maySkip(d.rules) }
 
-// ScanRanges returns the shards whose attributes Step may look at, given the same
-// arguments. Observed.Rows must hold those of them that are in flight. Step does not
-// go further than the others that it holds. It is empty for a run whose dispatch does
-// not depend on attributes.
-func ScanRanges(s State, w Observed, r Rules, events []Event) []interval.Range {
+// ScanPages returns the pages, in order, whose attributes Step may look at and that
+// w.Rows lacks, given the same arguments. Ask again with the pages that it names, until
+// it names none: then w.Rows holds those of the shards in flight, without which Step
+// sends nothing, and those that say where chains go on. Step goes no further than the
+// pages that it has. It names none for a run whose dispatch does not depend on
+// attributes.
+func ScanPages(s State, w Observed, r Rules, events []Event) []int {
 	if !s.maySkip(r) || s.Reason != "" {
 		return nil
 	}
@@ -29,14 +33,23 @@ func ScanRanges(s State, w Observed, r Rules, events []Event) []interval.Range {
 			finished = append(finished, e.Shard)
 		}
 	}
-	planned := max(s.Shards, w.Shards)
-	need := s.Gaps.Needs(s.InFlight, finished, s.NextShard, planned)
-	if !s.Pruned.IsZero() {
-		if n, ok := s.Skipped.Next(0); ok {
-			need = append(need, interval.Range{Lo: n, Hi: min(n+maxPassed, planned)})
+	need := s.scanOf(w, r).Needs(s.Gaps, s.InFlight, finished, s.NextShard)
+	if n, ok := s.Skipped.Next(0); ok && !s.Pruned.IsZero() {
+		for k := n / schedule.PageShards; k*schedule.PageShards < min(n+maxPassed, s.NextShard); k++ {
+			if _, known := w.Rows.At(max(n, k*schedule.PageShards)); !known {
+				need = append(need, k)
+			}
 		}
+		slices.Sort(need)
+		need = slices.Compact(need)
 	}
-	return interval.Union(need)
+	return need
+}
+
+// scanOf returns the scan of the run, but for its window.
+func (s State) scanOf(w Observed, r Rules) schedule.Scan {
+	return schedule.Scan{Constraints: r.Constraints, Pruned: s.Pruned, Rows: w.Rows, Outline: w.Outline,
+		Planned: max(s.Shards, w.Shards)}
 }
 
 // releaseChains lets the next shards of chains be sent whose shard in flight became
@@ -49,11 +62,10 @@ func (d *decider) releaseChains() {
 
 // scan sends the shards that the run's constraints admit.
 func (d *decider) scan() {
-	p := schedule.Scan{Constraints: d.rules.Constraints, Pruned: d.Pruned, Rows: d.world.Rows, Planned: d.Shards,
-		Window: min(schedule.Window(d.world.Pool, 0, 0), d.affordable())}.Pick(&d.Gaps, d.InFlight, d.NextShard)
-	for _, r := range p.Shards.Ranges() {
-		d.send(r, 0)
-	}
+	scan := d.scanOf(d.world, d.rules)
+	scan.Window = min(schedule.Window(d.world.Pool, 0, 0), d.affordable())
+	p := scan.Pick(&d.Gaps, d.InFlight, d.NextShard)
+	d.send(0, p.Shards.Ranges()...)
 	d.NextShard = p.NextShard
 	d.unfinished = d.unfinished || p.More
 	if p.Full {

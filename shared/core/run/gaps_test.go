@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"pgregory.net/rapid"
 
 	"rollout/shared/core/interval"
@@ -35,17 +37,22 @@ func drawAttributes(t *rapid.T) func(n int) schedule.Attributes {
 
 // observed is what the run's documents say, with the attributes that a step needs.
 func (w *twin) observed(s State, events []Event) Observed {
-	return withRows(s, w.world, w.rules, events, w.attributes)
+	return withRows(s, w.world, w.rules, events, w.attributes, w.rounds)
 }
 
-// withRows returns what is observed with the attributes that a step needs.
-func withRows(s State, o Observed, r Rules, events []Event, of func(n int) schedule.Attributes) Observed {
-	for _, r := range ScanRanges(s, o, r, events) {
-		p := schedule.Page{First: r.Lo}
-		for n := r.Lo; n < r.Hi; n++ {
-			p.Rows = append(p.Rows, of(n))
+// withRows returns what is observed with the attributes that a step needs, as
+// coordinate finds them in at most so many rounds. It knows the outline of some pages.
+func withRows(s State, o Observed, r Rules, events []Event, of func(n int) schedule.Attributes, rounds int) Observed {
+	for range rounds {
+		for _, k := range ScanPages(s, o, r, events) {
+			p := schedule.Page{First: k * schedule.PageShards}
+			for n := p.First; n < min(p.First+schedule.PageShards, max(s.Shards, o.Shards)); n++ {
+				p.Rows = append(p.Rows, of(n))
+			}
+			o.Rows = append(o.Rows, p)
 		}
-		o.Rows = append(o.Rows, p)
+		slices.SortFunc(o.Rows, func(a, b schedule.Page) int { return a.First - b.First })
+		o.Outline = o.Outline.With(o.Rows, 1)
 	}
 	return o
 }

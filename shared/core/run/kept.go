@@ -38,7 +38,7 @@ func (d *decider) sendTouched() {
 		if r.Len() <= 0 {
 			return
 		}
-		d.send(r, 0)
+		d.send(0, r)
 		d.NextShard = r.Hi
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,7 +14,10 @@ import (
 	"rollout/shared/core/shard"
 )
 
-var largeFlag = flag.Int("large", 8_000, "how many shards the large runs of tests have")
+var (
+	largeFlag = flag.Int("large", 8_000, "how many shards the large runs of tests have")
+	benchFlag = flag.Int("bench-shards", 1_000_000, "how many shards the runs of benchmarks have")
+)
 
 // large is a large run under constraints, with workers that answer in any order.
 type large struct {
@@ -29,48 +34,85 @@ type large struct {
 	marshal    bool
 }
 
-const largeChains = 1000
-
-// layouts are orders of shards in which the chains of a large run lie.
-var layouts = []struct {
-	name  string
-	chain func(n, shards int) int
+// shapes are plans of large runs: of which chain and variant shard n of shards is.
+var shapes = []struct {
+	name string
+	of   func(n, shards int) schedule.Attributes
 }{
-	{"in turns", func(n, _ int) int { return n % largeChains }},
-	{"one after the other", func(n, shards int) int { return n / max(1, shards/largeChains) }},
-	{"in blocks", func(n, shards int) int { return n / max(1, shards/(10*largeChains)) % largeChains }},
-	{"at random", func(n, _ int) int { return (n*7919 + n/13*104729) % largeChains }},
+	{"chains in turns", func(n, _ int) schedule.Attributes { return chainOfMany(n) }},
+	{"chains one after the other", func(n, shards int) schedule.Attributes {
+		return chainOfMany(n / max(1, shards/largeChains))
+	}},
+	{"chains in blocks", func(n, shards int) schedule.Attributes {
+		return chainOfMany(n / max(1, shards/(10*largeChains)))
+	}},
+	{"chains at random", func(n, _ int) schedule.Attributes { return chainOfMany(n*7919 + n/13*104729) }},
+	{"replications of tasks of variants", func(n, _ int) schedule.Attributes {
+		return schedule.Attributes{Chain: uint32(n/100) + 1, Variant: uint32(n / 5 % 20)}
+	}},
+	{"variants one after the other", func(n, shards int) schedule.Attributes {
+		return schedule.Attributes{Chain: uint32(n%50) + 1, Variant: uint32(20 * n / shards)}
+	}},
+	{"many short chains after a long one", func(n, shards int) schedule.Attributes {
+		if n < shards/20 {
+			return schedule.Attributes{Chain: 1}
+		}
+		return schedule.Attributes{Chain: uint32(n/2) + 2, Variant: uint32(n / 2 % 20)}
+	}},
+	{"halves of chains far from each other", func(n, shards int) schedule.Attributes {
+		k := n % max(1, shards/2)
+		return schedule.Attributes{Chain: uint32(k/2) + 1, Variant: uint32(k / 2 % 20)}
+	}},
+	{"all of one variant", func(n, shards int) schedule.Attributes {
+		return schedule.Attributes{Chain: uint32(n/max(1, shards/(10*largeChains))%largeChains) + 1}
+	}},
+	{"variants without chains in blocks", func(n, _ int) schedule.Attributes {
+		return schedule.Attributes{Variant: uint32(n / 20 % 250)}
+	}},
 }
 
-func newLarge(shards, pool int, c schedule.Constraints, chain func(n, shards int) int) *large {
+const largeChains = 1000
+
+// chainOfMany returns the attributes of chain k of largeChains chains in 20 variants.
+func chainOfMany(k int) schedule.Attributes {
+	k %= largeChains
+	return schedule.Attributes{Chain: uint32(k/20) + 1, Variant: uint32(k % 20)}
+}
+
+func newLarge(shards int, c schedule.Constraints, of func(n, shards int) schedule.Attributes) *large {
 	l := &large{state: New(testRun), rules: Rules{Constraints: c}, now: epoch, rand: rand.New(rand.NewPCG(1, 2)),
-		pages: map[int]schedule.Page{}, slow: map[int]int{}}
-	l.world = Observed{Shards: shards, Items: uint64(shards), Complete: true, Pool: pool}
+		pages: map[int]schedule.Page{}, slow: map[int]int{}, marshal: true}
+	l.world = Observed{Shards: shards, Items: uint64(shards), Complete: true, Pool: 1000}
 	l.attributes = func(n int) schedule.Attributes {
-		k := uint32(chain(n, shards))
-		return schedule.Attributes{Chain: k/20 + 1, Variant: k % 20, Items: 1}
+		a := of(n, shards)
+		a.Items = 1
+		return a
 	}
 	return l
 }
 
-const pageShards = 256
-
 // step performs one step, with the attributes in pages as coordinate has them.
 func (l *large) step(events []Event) {
 	l.world.Rows = l.world.Rows[:0]
-	last := -1
-	for _, r := range ScanRanges(l.state, l.world, l.rules, events) {
-		for k := max(last+1, r.Lo/pageShards); k*pageShards < r.Hi; k++ {
+	for {
+		missing := ScanPages(l.state, l.world, l.rules, events)
+		if len(missing) == 0 {
+			break
+		}
+		var fresh []schedule.Page
+		for _, k := range missing {
 			p, ok := l.pages[k]
 			if !ok {
-				p.First = k * pageShards
-				for n := p.First; n < min(p.First+pageShards, l.world.Shards); n++ {
+				p.First = k * schedule.PageShards
+				for n := p.First; n < min(p.First+schedule.PageShards, l.world.Shards); n++ {
 					p.Rows = append(p.Rows, l.attributes(n))
 				}
-				l.pages[k] = p
+				l.pages[k], fresh = p, append(fresh, p)
 			}
-			l.world.Rows, last = append(l.world.Rows, p), k
+			l.world.Rows = append(l.world.Rows, p)
 		}
+		slices.SortFunc(l.world.Rows, func(a, b schedule.Page) int { return a.First - b.First })
+		l.world.Outline = l.world.Outline.With(fresh, 1000)
 	}
 	l.now = l.now.Add(100 * time.Millisecond)
 	l.state, _ = Step(l.state, l.world, l.rules, events, l.now)
@@ -118,38 +160,41 @@ func (l *large) continues() bool {
 }
 
 // TestStateStaysSmallUnderConstraints checks that the state stays within 16 KiB, and
-// that every chain is reached, whatever the order of the chains in the plan.
+// that every chain is reached, whatever the order of the shards in the plan.
 func TestStateStaysSmallUnderConstraints(t *testing.T) {
 	t.Parallel()
-	for _, layout := range layouts {
+	for _, shape := range shapes {
 		for _, c := range []schedule.Constraints{
 			{Chains: true},
 			{Chains: true, MaxInFlightByVariant: 9},
 			{MaxInFlightByVariant: 3, MaxInFlight: 50},
 		} {
-			for _, pool := range []int{1000} {
-				t.Run(fmt.Sprintf("%s/%+v/%d", layout.name, c, pool), func(t *testing.T) {
-					t.Parallel()
-					l := newLarge(*largeFlag, pool, c, layout.chain)
-					l.marshal = true
-					l.runToEnd(t)
-				})
-			}
+			t.Run(fmt.Sprintf("%s/%+v", shape.name, c), func(t *testing.T) {
+				t.Parallel()
+				newLarge(*largeFlag, c, shape.of).runToEnd(t)
+			})
 		}
 	}
 }
 
+// runToEnd prunes some variants on the way.
 func (l *large) runToEnd(t *testing.T) {
-	reached, flying := map[chain]bool{}, 0
-	idle := 0
+	reached, want := map[chain]bool{}, map[chain]bool{}
+	pruned := []uint32{2, 7, 12}
+	for n := range l.world.Shards {
+		if k := chainOf(l.attributes(n)); !slices.Contains(pruned, k.variant) {
+			want[k] = true
+		}
+	}
+	flying, idle := 0, 0
 	for l.state.Phase != Finalizing {
 		var events []Event
 		if !l.continues() {
 			events = l.answers()
 		}
 		if l.steps == 50 {
-			for v := range uint32(3) {
-				events = append(events, Event{Kind: VariantPruned, Variant: 2 + 5*v, Why: "worse"})
+			for _, v := range pruned {
+				events = append(events, Event{Kind: VariantPruned, Variant: v, Why: "worse"})
 			}
 		}
 		l.step(events)
@@ -167,45 +212,60 @@ func (l *large) runToEnd(t *testing.T) {
 		if idle++; l.state.InFlight.Len() > 0 {
 			idle = 0
 		}
-		if idle > *largeFlag/100 || l.steps > 4**largeFlag {
+		if idle > *largeFlag/100 || l.steps > 8**largeFlag {
 			b, _ := json.Marshal(l.state)
 			t.Fatalf("after %d steps: %s", l.steps, b)
 		}
 	}
-	if want := largeChains - 3*largeChains/20; len(reached) < want {
-		t.Errorf("%d chains were reached, want %d", len(reached), want)
+	for k := range want {
+		if !reached[k] {
+			t.Fatalf("%+v was not reached, as one of %d of %d", k, len(want)-len(reached), len(want))
+		}
 	}
 	t.Logf("%d steps, %d bytes at most, %d shards in flight on average", l.steps, l.highest, flying/l.steps)
 }
 
 // BenchmarkConstrainedStep measures what coordinate spends on a shard of a run of a
-// million shards in a thousand chains, in steps of at least 100 events: to name the
-// attributes that it needs, to decide, and to encode the state.
+// million shards, in steps of at least 100 events where the constraints let so many
+// be in flight: to name the attributes that it needs, to decide, and to encode the
+// state.
 func BenchmarkConstrainedStep(b *testing.B) {
-	for _, layout := range layouts {
-		for name, c := range map[string]schedule.Constraints{
-			"chains":           {Chains: true},
-			"chains and a cap": {Chains: true, MaxInFlightByVariant: 12},
+	for _, shape := range shapes {
+		for _, c := range []struct {
+			name string
+			schedule.Constraints
+		}{
+			{"chains", schedule.Constraints{Chains: true}},
+			{"a cap of 12", schedule.Constraints{Chains: true, MaxInFlightByVariant: 12}},
+			{"a cap of 1", schedule.Constraints{Chains: true, MaxInFlightByVariant: 1}},
 		} {
-			b.Run(layout.name+"/"+name, func(b *testing.B) {
-				l := newLarge(1_000_000, 1000, c, layout.chain)
-				l.marshal = true
+			b.Run(shape.name+"/"+c.name, func(b *testing.B) {
+				l := newLarge(*benchFlag, c.Constraints, shape.of)
 				done := 0
-				for done < 5_000 { // until chains are at different places
+				for done < min(5_000, *benchFlag/10) { // until chains are at different places
 					done += l.answer(100)
 				}
 				b.ResetTimer()
-				shards, before := 0, l.steps
-				for shards < b.N {
+				shards, before, began := 0, l.steps, cpuTime(b)
+				for shards < b.N && l.state.Phase != Finalizing {
 					shards += l.answer(100)
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1e3/float64(shards), "µs/shard")
+				b.ReportMetric(float64((cpuTime(b)-began).Nanoseconds())/1e3/float64(shards), "cpu-µs/shard")
 				b.ReportMetric(float64(l.highest), "bytes")
 				b.ReportMetric(float64(l.steps-before)/float64(shards)*100, "steps/100-shards")
 				b.ReportMetric(float64(l.state.InFlight.Len()), "in-flight")
 			})
 		}
 	}
+}
+
+// cpuTime returns the CPU time of this process so far.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // answer has some of the shards in flight done, in steps until nothing is left to

@@ -208,7 +208,7 @@ func TestStateJSON(t *testing.T) {
 
 	s.Phase, s.Reason, s.Message, s.Warning = Ending, ReasonStopped, "m", "w"
 	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier, s.FailedStreak = 9, 90, true, 5, 5, 2
-	s.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 3}, 4, epoch)
+	s.InFlight.MarkSent(4, epoch, interval.Range{Lo: 1, Hi: 3})
 	s.Skipped, s.Cursor, s.Pruned = interval.Of(interval.Range{Lo: 0, Hi: 1}), 3, interval.Of(interval.Range{Lo: 7, Hi: 8})
 	s.Heads = schedule.Heads{{At: 2, Variant: 1, Chain: 9}, {At: 5, Variant: 3}}
 	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})

@@ -257,8 +257,10 @@ type Observed struct {
 	Workers        int // living workers of those pools
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
 
-	// Of the shard tables: the attributes of the shards that ScanRanges names.
-	Rows schedule.Pages
+	// Of the shard tables: the attributes that ScanPages names, and the outline of the
+	// pages that were read.
+	Rows    schedule.Pages
+	Outline schedule.Outline
 }
 
 // Rules are the run's limits, from its manifest and the deployment.

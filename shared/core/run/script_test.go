@@ -117,7 +117,7 @@ func (s *fixture) step() {
 		s.perform(s.inherit)
 		s.inherit = nil
 	}
-	world := withRows(s.state, s.world, s.rules, s.pending, s.attributes)
+	world := withRows(s.state, s.world, s.rules, s.pending, s.attributes, 3)
 	next, rejected := Step(s.state, world, s.rules, s.pending, s.now)
 	s.print(next, rejected)
 	crash := s.crash

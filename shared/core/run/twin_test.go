@@ -29,9 +29,10 @@ type twin struct {
 	now   time.Time
 	final bool // finalize was requested
 	steps int
-	// attributes are those of each shard; recorded are the variants whose pruning is
-	// recorded.
+	// attributes are those of each shard. A step may look for those that it needs in
+	// rounds rounds. recorded are the variants whose pruning is recorded.
 	attributes func(n int) schedule.Attributes
+	rounds     int
 	recorded   map[uint32]bool
 }
 
@@ -48,6 +49,7 @@ type message struct{ n, generation int }
 func newTwin(t *rapid.T) *twin {
 	w := &twin{t: t, now: epoch.Add(123456 * time.Nanosecond), docs: map[int]*doc{}, fresh: true,
 		recorded: map[uint32]bool{}, attributes: drawAttributes(t),
+		rounds: rapid.IntRange(1, 3).Draw(t, "rounds"),
 		rules: Rules{
 			Grace:    10 * time.Second,
 			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),

@@ -1,9 +1,8 @@
 package schedule
 
 import (
+	"math/bits"
 	"sort"
-
-	"rollout/shared/core/interval"
 )
 
 // Attributes are what dispatch asks of a shard: a part of its row in the shard
@@ -29,22 +28,52 @@ func (a Attributes) lane(chains bool) lane {
 	return lane{a.Variant, a.Chain}
 }
 
+// PageShards is how many shards a page holds. Page k begins with shard k × PageShards;
+// only the last page of a plan may hold fewer.
+const PageShards = 256
+
 // Page holds the attributes of consecutive shards, from shard First on.
 type Page struct {
 	First int
 	Rows  []Attributes
 }
 
-// Pages hold the attributes of some shards. They are sorted and do not overlap.
+// Pages hold the attributes of some shards. They are sorted.
 type Pages []Page
+
+// page returns the page that holds shard n, and false if none does.
+func (ps Pages) page(n int) (Page, bool) {
+	i := sort.Search(len(ps), func(k int) bool { return ps[k].First > n }) - 1
+	if i < 0 || n-ps[i].First >= len(ps[i].Rows) {
+		return Page{}, false
+	}
+	return ps[i], true
+}
 
 // At returns the attributes of shard n, and false if no page holds them.
 func (ps Pages) At(n int) (Attributes, bool) {
-	i := sort.Search(len(ps), func(k int) bool { return ps[k].First > n }) - 1
-	if i < 0 || n-ps[i].First >= len(ps[i].Rows) {
+	p, ok := ps.page(n)
+	if !ok {
 		return Attributes{}, false
 	}
-	return ps[i].Rows[n-ps[i].First], true
+	return p.Rows[n-p.First], true
+}
+
+// reader reads the attributes of shards of which most follow each other.
+type reader struct {
+	pages Pages
+	last  Page
+}
+
+func (r *reader) at(n int) (Attributes, bool) {
+	if i := n - r.last.First; i < 0 || i >= len(r.last.Rows) {
+		p, ok := r.pages.page(n)
+		if !ok {
+			return Attributes{}, false
+		}
+		r.last = p
+	}
+	return r.last.Rows[n-r.last.First], true
 }
 
 // Constraints say which shards of a run may be in flight together. They are plain
@@ -65,33 +94,95 @@ type Constraints struct {
 // and may therefore skip a shard.
 func (c Constraints) NeedAttributes() bool { return c.Chains || c.MaxInFlightByVariant > 0 }
 
-// How many of the shards after a head, after the cursor, and after the shards that
-// were passed a scan is given the attributes of. Without them it ends early.
-const (
-	aheadOfHead   = 256
-	aheadOfCursor = maxSearchLooks
-	aheadOfNext   = maxLooks
-)
+// pagesOfRest is how many pages with skipped shards Needs names for the rest of a
+// variant. Those of the first one may all belong to chains that are busy.
+const pagesOfRest = 2
 
-// Needs returns the shards whose attributes a scan of g may look at: those in
-// flight, the skipped ones after each head, after the cursor and after the shards that
-// finished, and those after next, up to planned. Attributes that are missing only end a scan
-// early. The ranges may overlap.
-func (g Gaps) Needs(f InFlight, finished []int, next, planned int) (out []interval.Range) {
-	for _, c := range f.Chunks {
-		out = append(out, c.Range)
-	}
-	look := func(at, many int) {
-		if n, ok := g.Skipped.Next(at); ok {
-			out = append(out, interval.Range{Lo: n, Hi: min(n+many, next)})
+// Needs returns the pages, in order, which Pick may look at and s.Rows lacks: those of
+// shards in flight, those where the heads find their shards, and those after next. It
+// must be asked again with the pages that it names, until it names none, because only
+// they say where the chains of shards that finished go on, and what the outline does
+// not know. Pages that are missing only end a scan early, but for those of shards in
+// flight.
+func (s Scan) Needs(g Gaps, f InFlight, finished []int, next int) (pages []int) {
+	need := make([]uint64, s.Planned/PageShards/64+1)
+	add := func(lo, hi int) { // the pages of the shards from lo to hi
+		for k := lo / PageShards; k*PageShards < min(hi, s.Planned); k++ {
+			need[k/64] |= 1 << (k % 64)
 		}
 	}
-	for _, n := range finished {
-		look(n+1, aheadOfHead)
+	for _, c := range f.Chunks {
+		add(c.Lo, c.Hi)
+	}
+	search := func(l lane, at int) {
+		more := 1
+		if l.chain == 0 {
+			more = pagesOfRest
+		}
+		for more > 0 {
+			n, ok := s.candidate(&g, l, at)
+			if !ok {
+				return
+			}
+			if page, known := s.Rows.page(n); !known {
+				add(n, n+1)
+				more--
+			} else if _, has := page.skipped(&g, l, n); has {
+				more--
+			}
+			at = (n/PageShards + 1) * PageShards
+		}
+	}
+	if s.Constraints.Chains {
+		rows := reader{pages: s.Rows}
+		for _, n := range finished {
+			if a, ok := rows.at(n); ok && a.Chain != 0 {
+				search(a.lane(true), n+1)
+			}
+		}
 	}
 	for _, h := range g.Heads {
-		look(h.At, aheadOfHead)
+		search(h.lane(), h.At)
 	}
-	look(g.Cursor, aheadOfCursor)
-	return append(out, interval.Range{Lo: next, Hi: min(next+aheadOfNext, planned)})
+	if n, ok := g.Skipped.Next(0); ok && len(g.Heads) == 0 { // see reopen
+		add(n, n+PageShards)
+	}
+	add(next, next+maxLooks)
+	for _, p := range s.Rows {
+		if k := p.First / PageShards; k < len(need)*64 {
+			need[k/64] &^= 1 << (k % 64)
+		}
+	}
+	for i, w := range need {
+		for ; w != 0; w &= w - 1 {
+			pages = append(pages, i*64+bits.TrailingZeros64(w))
+		}
+	}
+	return pages
+}
+
+// skipped returns the first skipped shard of the page, from shard n on, that belongs to
+// the lane, or to the variant if the lane is its rest; false if there is none.
+func (p Page) skipped(g *Gaps, l lane, n int) (int, bool) {
+	for ; n < p.First+len(p.Rows); n++ {
+		a := p.Rows[n-p.First]
+		if a.Variant == l.variant && (a.Chain == l.chain || l.chain == 0) && g.Skipped.Has(n) {
+			return n, true
+		}
+	}
+	return n, false
+}
+
+// candidate returns the first skipped shard from at on whose page may hold shards of
+// the lane; false if there is none.
+func (s Scan) candidate(g *Gaps, l lane, at int) (int, bool) {
+	for {
+		n, ok := g.Skipped.Next(at)
+		if !ok {
+			return 0, false
+		}
+		if at = s.Outline.next(l, n/PageShards) * PageShards; at <= n {
+			return n, true
+		}
+	}
 }

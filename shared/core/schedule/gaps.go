@@ -60,28 +60,34 @@ func (g Gaps) Clone() Gaps {
 // if any shard behind it is skipped. When there are many heads, the chain joins the
 // rest of its variant. finished are those shards; rows must have their attributes.
 func (g *Gaps) Release(finished []int, rows Pages, c Constraints) {
+	if !c.Chains {
+		return
+	}
+	heads := make(map[lane]int, len(g.Heads)+len(finished)) // where each lane is searched
+	for _, h := range g.Heads {
+		heads[h.lane()] = h.At
+	}
+	read := reader{pages: rows}
 	for _, n := range finished {
-		a, _ := rows.At(n)
-		l := a.lane(c.Chains)
-		if _, ok := g.Skipped.Next(n + 1); !ok || l.chain == 0 || g.head(l) >= 0 {
+		a, _ := read.at(n)
+		l, at := a.lane(true), n+1
+		_, has := heads[l]
+		if _, more := g.Skipped.Next(at); has || !more || l.chain == 0 {
 			continue
 		}
-		h := Head{At: n + 1, Variant: l.variant, Chain: l.chain}
-		if len(g.Heads) >= maxHeads {
-			h.Chain = 0
-			if i := g.head(h.lane()); i >= 0 {
-				h.At = min(h.At, g.Heads[i].At)
-				g.Heads = slices.Delete(g.Heads, i, i+1)
+		if len(heads) >= maxHeads {
+			l.chain = 0
+			if rest, has := heads[l]; has {
+				at = min(at, rest)
 			}
 		}
-		i, _ := slices.BinarySearchFunc(g.Heads, h, Head.compare)
-		g.Heads = slices.Insert(g.Heads, i, h)
+		heads[l] = at
 	}
-}
-
-// head returns the index of the lane's head, or -1.
-func (g *Gaps) head(l lane) int {
-	return slices.IndexFunc(g.Heads, func(h Head) bool { return h.lane() == l })
+	g.Heads = make(Heads, 0, len(heads))
+	for l, at := range heads {
+		g.Heads = append(g.Heads, Head{at, l.variant, l.chain})
+	}
+	slices.SortFunc(g.Heads, Head.compare)
 }
 
 // Prune drops the heads of a variant of which nothing more is sent. Its shards stay

@@ -46,7 +46,7 @@ func TestScanWaitsWithoutAttributes(t *testing.T) {
 	t.Parallel()
 	g := Gaps{Skipped: interval.Of(interval.Range{Lo: 1, Hi: 4}), Heads: Heads{{At: 1, Chain: 2}}}
 	var f InFlight
-	f.MarkSent(interval.Range{Lo: 0, Hi: 1}, 0, time.Unix(1, 0))
+	f.MarkSent(0, time.Unix(1, 0), interval.Range{Lo: 0, Hi: 1})
 	p := Scan{Constraints: Constraints{Chains: true}, Planned: 9, Window: 9}.Pick(&g, f, 4)
 	if !p.More || !p.Shards.IsZero() || p.NextShard != 4 || g.Skipped.Len() != 3 || len(g.Heads) != 1 {
 		t.Errorf("picked %+v, gaps %+v", p, g)

@@ -14,11 +14,11 @@ import (
 // value is empty. Chunks are disjoint and sorted; the methods change them in place.
 type InFlight struct{ Chunks []Chunk }
 
-// MarkSent records that r was sent, and replaces earlier records of those shards. A
-// send shortly after another one of the same generation is recorded with the time
-// of that one: the backoff need not distinguish them, and the document stays
+// MarkSent records that the ranges were sent, and replaces earlier records of those
+// shards. A send shortly after another one of the same generation is recorded with
+// the time of that one: the backoff need not distinguish them, and the document stays
 // small.
-func (f *InFlight) MarkSent(r interval.Range, generation int, now time.Time) {
+func (f *InFlight) MarkSent(generation int, now time.Time, ranges ...interval.Range) {
 	at := now
 	shortly := lossCheckDelay(generation) / 8
 	for _, c := range f.Chunks {
@@ -29,13 +29,15 @@ func (f *InFlight) MarkSent(r interval.Range, generation int, now time.Time) {
 			at = c.SentAt
 		}
 	}
-	i := f.remove(r)
-	f.Chunks = slices.Insert(f.Chunks, i, Chunk{r, generation, at})
-	if i+1 < len(f.Chunks) {
-		f.join(i)
-	}
-	if i > 0 {
-		f.join(i - 1)
+	for _, r := range ranges {
+		i := f.remove(r)
+		f.Chunks = slices.Insert(f.Chunks, i, Chunk{r, generation, at})
+		if i+1 < len(f.Chunks) {
+			f.join(i)
+		}
+		if i > 0 {
+			f.join(i - 1)
+		}
 	}
 }
 

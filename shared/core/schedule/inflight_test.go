@@ -35,7 +35,7 @@ func TestInFlightBehavesAsMap(t *testing.T) {
 			case "sent":
 				hi := lo + rapid.IntRange(1, 12).Draw(t, "len")
 				g := rapid.IntRange(0, 2).Draw(t, "generation")
-				f.MarkSent(interval.Range{Lo: lo, Hi: hi}, g, now)
+				f.MarkSent(g, now, interval.Range{Lo: lo, Hi: hi})
 				for n := lo; n < hi; n++ {
 					twin[n] = sent{g, now}
 				}
@@ -103,7 +103,7 @@ func TestSteadySendsDoNotDelayTheLossCheck(t *testing.T) {
 	var f InFlight
 	now := start
 	for n := range 100 {
-		f.MarkSent(interval.Range{Lo: n, Hi: n + 1}, 0, now)
+		f.MarkSent(0, now, interval.Range{Lo: n, Hi: n + 1})
 		now = now.Add(100 * time.Millisecond)
 	}
 	if c := f.Chunks[0]; c.Lo != 0 || !c.Due(start.Add(5*time.Second)) {
@@ -118,7 +118,7 @@ func TestMergeDueMergesDueChunks(t *testing.T) {
 	t.Parallel()
 	var f InFlight
 	for n := range 100 {
-		f.MarkSent(interval.Range{Lo: n, Hi: n + 1}, 0, start.Add(time.Duration(n)*time.Second))
+		f.MarkSent(0, start.Add(time.Duration(n)*time.Second), interval.Range{Lo: n, Hi: n + 1})
 	}
 	f.MergeDue(start.Add(99 * time.Second))
 	if n := len(f.Chunks); n != 6 { // 0 to 94 as one, 95 to 99 not due
@@ -132,10 +132,10 @@ func TestMergeDueMergesDueChunks(t *testing.T) {
 func TestCloneIsIndependent(t *testing.T) {
 	t.Parallel()
 	var f InFlight
-	f.MarkSent(interval.Range{Lo: 0, Hi: 9}, 0, start)
+	f.MarkSent(0, start, interval.Range{Lo: 0, Hi: 9})
 	g := f.Clone()
 	g.MarkDone(0)
-	g.MarkSent(interval.Range{Lo: 4, Hi: 5}, 1, start)
+	g.MarkSent(1, start, interval.Range{Lo: 4, Hi: 5})
 	if f.Len() != 9 || len(f.Chunks) != 1 {
 		t.Errorf("changing a clone changed %v", f)
 	}
@@ -144,9 +144,9 @@ func TestCloneIsIndependent(t *testing.T) {
 func TestInFlightJSON(t *testing.T) {
 	t.Parallel()
 	var f InFlight
-	f.MarkSent(interval.Range{Lo: 10, Hi: 20}, 0, start)
+	f.MarkSent(0, start, interval.Range{Lo: 10, Hi: 20})
 	f.MarkDone(12)
-	f.MarkSent(interval.Range{Lo: 15, Hi: 16}, 1, start.Add(time.Minute))
+	f.MarkSent(1, start.Add(time.Minute), interval.Range{Lo: 15, Hi: 16})
 	b, err := json.Marshal(f)
 	if want := `[[0,1735689600000,10,2,1,2,1,4],[1,1735689660000,15,1]]`; err != nil || string(b) != want {
 		t.Errorf("%s, want %s (%v)", b, want, err)

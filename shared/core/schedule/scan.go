@@ -27,12 +27,13 @@ const (
 //	                ▲   ▲        ▲   ▲     NextShard: new ones
 //	                heads: each searches ─▶ for the next skipped shard (░) of its lane
 //
-// A shard that the constraints refuse is skipped, and costs no more than a look: the
-// scan passes it again only when the head of its lane has come so far.
+// A shard that the constraints refuse is skipped, and costs no more than a look. The
+// search of its lane jumps to its page with the Outline.
 type Scan struct {
 	Constraints Constraints
 	Pruned      interval.Set // variants of which nothing more is sent
-	Rows        Pages        // the attributes of what Gaps.Needs names
+	Rows        Pages        // of the pages that Needs names
+	Outline     Outline      // of as many pages as are known
 	Planned     int          // how many shards are planned
 	Window      int          // how many shards may be in flight
 }
@@ -52,8 +53,8 @@ type Picked struct {
 // changes g to what is skipped then, and leaves it to the caller to mark the picked
 // shards in f.
 func (s Scan) Pick(g *Gaps, f InFlight, next int) Picked {
-	p := &pass{Scan: s, gaps: g, looks: maxLooks, chunks: len(f.Chunks), busy: map[lane]bool{},
-		inVariant: map[uint32]int{}, byLane: map[lane]*search{}}
+	p := &pass{Scan: s, gaps: g, looks: maxLooks, chunks: len(f.Chunks), busy: make(map[lane]bool, f.Len()),
+		inVariant: map[uint32]int{}, byLane: map[lane]*search{}, rows: reader{pages: s.Rows}}
 	p.NextShard = next
 	limit := min(s.Window, maxConstrained)
 	if c := s.Constraints.MaxInFlight; c > 0 {
@@ -82,14 +83,14 @@ type pass struct {
 	inVariant map[uint32]int   // shards in flight
 	searches  []*search        // sorted by At
 	byLane    map[lane]*search // those that are not over
-	last      int              // the shard that was sent last
+	rows      reader
 }
 
 // search is a head under way.
 type search struct {
 	Head
-	active bool
-	over   bool // it found its shard, or nothing is left to find
+	found Attributes // of the shard At, once find has found it
+	over  bool       // it found its shard, or nothing is left to find
 }
 
 // occupy counts the shards in flight by lane and variant. It returns false if the
@@ -97,7 +98,7 @@ type search struct {
 func (p *pass) occupy(f InFlight) bool {
 	for _, c := range f.Chunks {
 		for n := c.Lo; n < c.Hi; n++ {
-			a, ok := p.Rows.At(n)
+			a, ok := p.rows.at(n)
 			if !ok {
 				return false
 			}
@@ -137,7 +138,7 @@ func (p *pass) reopen(f InFlight) {
 		return
 	}
 	for n, ok := p.gaps.Skipped.Next(0); ok; n, ok = p.gaps.Skipped.Next(n + 1) {
-		a, known := p.Rows.At(n)
+		a, known := p.rows.at(n)
 		if !known {
 			return
 		}
@@ -156,7 +157,7 @@ func (p *pass) open(h Head) {
 
 // end ends a search that needs no head any more.
 func (p *pass) end(s *search) {
-	s.over, s.active = true, false
+	s.over = true
 	delete(p.byLane, s.lane())
 }
 
@@ -176,10 +177,12 @@ func (p *pass) maySend() bool { return p.room > 0 && p.chunks < maxChunks }
 
 // send picks shard n.
 func (p *pass) send(n int, a Attributes) {
-	if p.Shards.IsZero() || p.last != n-1 {
+	switch before, after := p.Shards.Has(n-1), p.Shards.Has(n+1); {
+	case before && after:
+		p.chunks--
+	case !before && !after:
 		p.chunks++
 	}
-	p.last = n
 	p.Shards.Add(n)
 	p.hold(a)
 	p.room--
@@ -201,115 +204,98 @@ func (p *pass) searchSkipped() {
 			rests = append(rests, s)
 		}
 	}
-	for _, order := range [][]*search{chains, rests} {
-		first, _ := slices.BinarySearchFunc(order, p.gaps.Cursor, func(s *search, at int) int { return s.At - at })
-		if !p.sweep(order[first:]) || !p.sweep(order[:first]) {
-			return
-		}
-	}
-	if !p.More {
+	if p.sendFound(chains) && p.sendFound(rests) && !p.More {
 		p.gaps.Cursor = 0
 	}
 }
 
-// sweep runs the searches, in their order, over the skipped shards. A search is
-// active from its head on until it meets a shard of its lane. The sweep jumps over
-// shards before which no search is active. It returns false, and leaves the cursor
-// where it stopped, if it may not send or look any further.
-func (p *pass) sweep(searches []*search) bool {
-	var active []*search
-	park := func(at int, which func(*search) bool) {
-		active = slices.DeleteFunc(active, func(s *search) bool {
-			if !which(s) {
-				return false
-			}
-			s.At, s.active = at, false
-			return true
-		})
+// sendFound sends the shards that the searches find, in their order from the cursor
+// on. It returns false, and leaves the cursor where it stopped, if no further shard
+// may be in flight.
+func (p *pass) sendFound(searches []*search) bool {
+	if !p.maySend() {
+		return false
 	}
-	all := func(*search) bool { return true }
-	pos := 0
-	for p.maySend() {
-		for len(searches) > 0 && (len(active) == 0 || searches[0].At <= pos) {
-			s := searches[0]
-			searches = searches[1:]
-			if p.isFull(s.Variant) {
-				continue
-			}
-			pos = max(pos, s.At)
-			s.active, active = true, append(active, s)
+	cursor := p.gaps.Cursor
+	first, _ := slices.BinarySearchFunc(searches, cursor, func(s *search, at int) int { return s.At - at })
+	var found []*search
+	for _, s := range slices.Concat(searches[first:], searches[:first]) {
+		if p.find(s) {
+			found = append(found, s)
 		}
-		if len(active) == 0 {
-			return true
+	}
+	order := func(a, b *search) int {
+		if (a.At < cursor) != (b.At < cursor) {
+			return b.At - a.At
 		}
-		n, ok := p.gaps.Skipped.Next(pos)
-		if !ok { // nothing is left to find
-			for _, s := range append(active, searches...) {
-				p.end(s)
-			}
-			return true
+		return a.At - b.At
+	}
+	slices.SortFunc(found, order)
+	for len(found) > 0 {
+		s := found[0]
+		found = found[1:]
+		switch {
+		case !p.maySend():
+			p.gaps.Cursor = s.At
+			return false
+		case p.isFull(s.Variant):
+			continue
+		case !p.fits(s.At):
+			p.Full = true
+			continue
 		}
-		if pos = n; len(searches) > 0 && searches[0].At <= n {
-			continue // it is active here too
+		p.gaps.Skipped.Remove(s.At)
+		p.send(s.At, s.found)
+		if s.Chain != 0 { // the chain is busy now
+			p.end(s)
+			continue
 		}
-		if p.looks <= maxLooks-maxSearchLooks {
-			p.More = true
-			break
+		s.At++
+		if p.find(s) {
+			i, _ := slices.BinarySearchFunc(found, s, order)
+			found = slices.Insert(found, i, s)
 		}
-		a, known := p.Rows.At(n)
-		if !known {
+	}
+	return true
+}
+
+// find moves a search to the next shard that it may send. It returns false if there
+// is none, or the scan ends before it: then the next one goes on from there.
+func (p *pass) find(s *search) bool {
+	switch {
+	case p.Pruned.Has(int(s.Variant)), s.Chain != 0 && !p.Constraints.Chains:
+		p.end(s)
+		return false
+	case p.isFull(s.Variant), p.busy[s.lane()]:
+		return false
+	}
+	for {
+		n, ok := p.candidate(p.gaps, s.lane(), s.At)
+		if !ok {
+			p.end(s)
+			return false
+		}
+		s.At = n
+		page, known := p.Rows.page(n)
+		if !known || p.looks <= maxLooks-maxSearchLooks {
 			if !p.More {
 				p.More, p.gaps.Cursor = true, n
 			}
-			park(n, all)
-			continue
+			return false
 		}
 		p.looks--
-		pos++
-		s := p.match(a)
-		switch {
-		case s == nil:
-			continue
-		case !p.fits(n):
-			p.Full = true
-			park(n, func(o *search) bool { return o == s })
-			continue
-		}
-		p.gaps.Skipped.Remove(n)
-		p.send(n, a)
-		if s.Chain != 0 { // the chain is busy now
-			p.end(s)
-			active = slices.DeleteFunc(active, func(o *search) bool { return o == s })
-		}
-		if p.isFull(a.Variant) {
-			park(pos, func(o *search) bool { return o.Variant == a.Variant })
+		for {
+			if s.At, ok = page.skipped(p.gaps, s.lane(), s.At); !ok {
+				break
+			}
+			s.found = page.Rows[s.At-page.First]
+			if l := s.found.lane(p.Constraints.Chains); l == s.lane() || !p.busy[l] && p.byLane[l] == nil {
+				return true
+			}
+			p.looks--
+			s.At++
 		}
 	}
-	if len(active) > 0 {
-		p.gaps.Cursor = pos
-		park(pos, all)
-	}
-	return false
-}
-
-// match returns the active search that finds a shard of the attributes; nil if none
-// does.
-func (p *pass) match(a Attributes) *search {
-	if p.Pruned.Has(int(a.Variant)) {
-		return nil
-	}
-	l := a.lane(p.Constraints.Chains)
-	if p.busy[l] {
-		return nil
-	}
-	s := p.byLane[l]
-	if s == nil {
-		s = p.byLane[lane{a.Variant, 0}]
-	}
-	if s == nil || !s.active {
-		return nil
-	}
-	return s
 }
 
 // fits reports whether the skipped ranges are few enough when shard n leaves them.
@@ -323,8 +309,8 @@ func (p *pass) fits(n int) bool {
 func (p *pass) lookAtNew() {
 	for p.NextShard < p.Planned && p.maySend() {
 		n := p.NextShard
-		a, known := p.Rows.At(n)
-		if !known || p.looks == 0 {
+		a, known := p.rows.at(n)
+		if !known || p.looks <= 0 {
 			p.More = true
 			return
 		}
