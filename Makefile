@@ -116,8 +116,8 @@ OTHER_EMULATOR_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
 test: ## run all tests that need nothing but Go
 	$(GO) test -timeout 10m ./...
-	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
-	cd $(EMULATORS) && $(GO) test -timeout 10m ./e2e # alone: it keeps the machine busy
+	cd $(EMULATORS) && $(GO) test -timeout 30m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
+	cd $(EMULATORS) && $(GO) test -timeout 30m ./e2e # alone: it keeps the machine busy
 .PHONY: test
 
 # The package of the seeded simulation, and its seed; without one the test uses

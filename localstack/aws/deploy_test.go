@@ -288,7 +288,7 @@ func (d *deployed) call(t *testing.T, function, event string) {
 // does.
 func (d *deployed) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	poll, reclaim := time.NewTicker(200*time.Millisecond), time.NewTicker(5*time.Second)
 	defer poll.Stop()

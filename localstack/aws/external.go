@@ -77,7 +77,7 @@ func (o ExternalEmulators) module(name, file string) string {
 	return filepath.Join(o.Dir, "node_modules", name, file)
 }
 
-const patience = 4 * time.Minute // for a process to listen, and for other waits
+const patience = 15 * time.Minute // for a process to listen, and for other waits
 
 // start starts an emulator. Its environment has nothing of this process's.
 func (o ExternalEmulators) start(t testing.TB, name, port string, command []string, environment ...string) {

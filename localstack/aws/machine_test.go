@@ -149,7 +149,7 @@ func TestWorkersStartAndEndWithTheirMachine(t *testing.T) {
 		t.Parallel()
 		r := startMachine(t, program, time.Hour)
 		in := r.ready()
-		const lead = 4 * time.Minute
+		const lead = 10 * time.Minute
 		for range 3 {
 			r.Groups.Interrupt(in, lead)
 			r.Groups.EmitRebalance(in)

@@ -61,7 +61,7 @@ func noteSources(source string) error {
 
 // Polling for what other processes do.
 const (
-	patience = 4 * time.Minute
+	patience = 15 * time.Minute
 	pollGap  = 25 * time.Millisecond
 )
 
