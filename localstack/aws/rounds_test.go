@@ -24,8 +24,9 @@ import (
 	"rollout/shared/kind"
 )
 
-// The plan of a run grows, over a network that throttles and loses replies, while
-// functions and workers die before and after their calls. The files are byte for byte
+// The plan of a run grows, and a second pool answers its second round, over a network
+// that throttles and loses replies, while functions and workers die before and after
+// their calls. The files are byte for byte
 // those of a run over stores in memory whose processes live.
 func TestRoundsOverTheDriversHaveTheBytesOfRoundsInMemory(t *testing.T) {
 	t.Parallel()
@@ -59,9 +60,9 @@ func (s stores) completeRounds(t *testing.T, mortal bool) [2]string {
 		t.Fatal(err)
 	}
 	d := config.DefaultDeployment()
-	d.Pools = []config.Pool{{Name: "default", Model: "mock"}}
-	d.Defaults.Kind, d.Defaults.Shard.Items = rounds.Name, 3
-	kinds := kind.Table{}.With(rounds.Kind(3))
+	d.Pools = []config.Pool{{Name: "default", Model: "mock"}, {Name: "judges", Model: rounds.JudgeModel}}
+	d.Defaults.Kind, d.Defaults.Shard.Items, d.Defaults.Model.URI = rounds.Name, 3, "mock"
+	kinds := kind.Table{}.With(rounds.WithJudge(3, 2))
 	// lives runs a process until ctx ends, as often as it dies.
 	lives := func(name string, deaths, most int, run func(ctx context.Context, p host.Ports) error) {
 		rng := rand.New(rand.NewPCG(1, uint64(len(name))))
@@ -84,10 +85,10 @@ func (s stores) completeRounds(t *testing.T, mortal bool) [2]string {
 	})
 	exec := infer.Config{Engine: mock.New(mock.Config{Delay: 5 * time.Millisecond}), Clock: clock.System{},
 		Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}
-	for _, name := range []string{"worker", "worker-two"} {
+	for name, pool := range map[string]string{"worker": "default", "worker-two": "default", "worker-judge": "judges"} {
 		all.Go(func() {
 			lives(name, 2, 30, func(ctx context.Context, p host.Ports) error {
-				cfg := worker.Config{ID: p.Source, Pool: "default", Timings: host.Timings(d.Health), InFlight: 8,
+				cfg := worker.Config{ID: p.Source, Pool: pool, Timings: host.Timings(d.Health), InFlight: 8,
 					CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second, Kinds: kinds}
 				return worker.New(p, cfg, input.NewIndex(p.Blobs, p.Docs), infer.New(exec)).Run(ctx)
 			})

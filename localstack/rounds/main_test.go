@@ -29,7 +29,8 @@ const (
 	roleVariable   = "ROUNDS_ROLE" // functions or worker
 	folderVariable = "ROUNDS_FOLDER"
 	nameVariable   = "ROUNDS_NAME"
-	dieVariable    = "ROUNDS_DIE" // the number of the call that kills the process; 0 for none
+	poolVariable   = "ROUNDS_POOL" // of a worker
+	dieVariable    = "ROUNDS_DIE"  // the number of the call that kills the process; 0 for none
 )
 
 func TestMain(m *testing.M) {
@@ -44,15 +45,20 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// count is how many rounds every run of these tests has.
-const count = 3
+// count is how many rounds every run of these tests has. The pool judges answers the
+// one in the middle.
+const (
+	count  = 3
+	judged = 2
+	judges = "judges"
+)
 
-func kinds() kind.Table { return kind.Table{}.With(rounds.Kind(count)) }
+func kinds() kind.Table { return kind.Table{}.With(rounds.WithJudge(count, judged)) }
 
 // deployment has short timings, so that the death of a worker is noticed soon.
 func deployment() config.Deployment {
 	d := config.DefaultDeployment()
-	d.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	d.Pools = []config.Pool{{Name: "default", Model: "mock"}, {Name: judges, Model: rounds.JudgeModel}}
 	d.Health = config.Health{Interval: config.Duration(200 * time.Millisecond),
 		SelfFence: config.Duration(1500 * time.Millisecond), FailureTimeout: config.Duration(2 * time.Second),
 		SkewBudget: config.Duration(100 * time.Millisecond)}
@@ -79,8 +85,8 @@ func serve(role string) error {
 	}
 	exec := infer.New(infer.Config{Engine: mock.New(mock.Config{Delay: 5 * time.Millisecond}), Clock: p.Clock, Log: p.Log,
 		ProgressTimeout: time.Minute, MaxOutage: time.Minute})
-	return worker.New(p, worker.Config{ID: name, Pool: "default", Timings: host.Timings(d.Health), InFlight: 4,
-		CheckpointInterval: 50 * time.Millisecond, Drain: time.Second, Grace: time.Second, Kinds: kinds()},
+	return worker.New(p, worker.Config{ID: name, Pool: os.Getenv(poolVariable), Timings: host.Timings(d.Health),
+		InFlight: 4, CheckpointInterval: 50 * time.Millisecond, Drain: time.Second, Grace: time.Second, Kinds: kinds()},
 		input.NewIndex(p.Blobs, p.Docs), exec).Run(ctx)
 }
 

@@ -38,18 +38,18 @@ func prompts() string {
 	return b.String() + "no json\n" + `{"id":"p3","prompt":"again"}` + "\n"
 }
 
-// Functions and workers are killed with SIGKILL before and after calls that change
-// something, in all rounds of a run. The files are those of an undisturbed run.
+// Functions and the workers of two pools are killed with SIGKILL before and after calls
+// that change something, in all rounds of a run. The files are those of an undisturbed
+// run.
 func TestKilledProcessesDoNotChangeTheRoundsOfARun(t *testing.T) {
 	t.Parallel()
 	want := newSystem(t, 0).outcome()
-	for _, text := range []string{"in round 2 p0 was", "in round 3 "} {
-		if !strings.Contains(want.completions, text) {
-			t.Fatalf("an undisturbed run has no answer to %q", text)
-		}
+	if !strings.Contains(want.completions, "in round 3 first of its round was") {
+		t.Fatal("an undisturbed run has no third round that depends on the judged one")
 	}
-	// Each round has 16 prompts, of which the first of round 3 is a duplicate.
-	if want.summary.Completed != 16+16+15 || want.summary.Failed != 2+1 {
+	// Each round has 16 prompts. The judged ones stand in no file.
+	if s := want.summary; s.Completed != 16+16 || s.Failed != 2 || len(s.Roles) != 2 || s.Roles[1].Pool != judges ||
+		s.Roles[1].Completed != 16 {
 		t.Fatalf("an undisturbed run has %+v", want.summary)
 	}
 	const seeds = 20
@@ -103,35 +103,42 @@ func newSystem(t *testing.T, seed uint64) *system {
 		}
 	})
 	s.submit()
-	lives := func(role, name string, mortal, most int) {
-		rng := rand.New(rand.NewPCG(seed, uint64(len(name))<<8+uint64(name[len(name)-1])))
+	lives := func(p process, mortal, most int) {
+		rng := rand.New(rand.NewPCG(seed, uint64(len(p.name))<<8+uint64(p.name[len(p.name)-1])))
 		all.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				dieAt := 0
+				life := p
+				life.name = fmt.Sprintf("%s-%d", p.name, n)
 				if seed > 0 && n < mortal {
-					dieAt = 1 + rng.IntN(most)
+					life.dieAt = 1 + rng.IntN(most)
 				}
-				s.live(ctx, role, fmt.Sprintf("%s-%d", name, n), folder, dieAt)
+				s.live(ctx, life, folder)
 			}
 		})
 	}
-	lives("functions", "functions", 12, 40)
-	lives("worker", "worker-a", 2, 30)
-	lives("worker", "worker-b", 2, 30)
+	lives(process{role: "functions", name: "functions"}, 12, 40)
+	lives(process{role: "worker", name: "worker-a", pool: "default"}, 2, 30)
+	lives(process{role: "worker", name: "worker-b", pool: judges}, 2, 30)
 	return s
 }
 
+// process is a process of the system, and the number of the call that kills it.
+type process struct {
+	role, name, pool string
+	dieAt            int
+}
+
 // live runs a process until it dies, or ctx ends.
-func (s *system) live(ctx context.Context, role, name, folder string, dieAt int) {
-	log, err := os.Create(filepath.Join(s.logs, name))
+func (s *system) live(ctx context.Context, p process, folder string) {
+	log, err := os.Create(filepath.Join(s.logs, p.name))
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+role, folderVariable+"="+folder, nameVariable+"="+name,
-		fmt.Sprintf("%s=%d", dieVariable, dieAt))
+	cmd.Env = append(os.Environ(), roleVariable+"="+p.role, folderVariable+"="+folder, nameVariable+"="+p.name,
+		poolVariable+"="+p.pool, fmt.Sprintf("%s=%d", dieVariable, p.dieAt))
 	cmd.Stdout, cmd.Stderr = log, log
 	err = subprocess.Run(cmd)
 	switch {
@@ -139,7 +146,7 @@ func (s *system) live(ctx context.Context, role, name, folder string, dieAt int)
 	case err != nil && err.Error() == "signal: killed":
 		s.killed.Add(1)
 	default: // such as a worker that a busy machine fenced
-		s.t.Logf("%s ended: %v", name, err)
+		s.t.Logf("%s ended: %v", p.name, err)
 		select {
 		case <-time.After(100 * time.Millisecond): // it may end again at once
 		case <-ctx.Done():
@@ -171,7 +178,7 @@ func (s *system) submit() {
 	}
 	s.id = identity.UploadRun("local", key, info.Version)
 	cfg := config.DefaultRun()
-	cfg.Kind, cfg.Shard.Items = rounds.Name, 3
+	cfg.Kind, cfg.Shard.Items, cfg.Model.URI = rounds.Name, 3, "mock"
 	m := record.Manifest{Run: s.id, Name: "x",
 		Inputs: []record.Input{{Key: key, Version: info.Version, Size: info.Size}}}
 	sub := submit.New(s.local.Ports, submit.Options{Deployment: deployment(), Kinds: kinds()})
@@ -240,12 +247,12 @@ func TestItemsOfLaterRoundsAreExplained(t *testing.T) {
 	s := newSystem(t, 0)
 	o := s.outcome()
 	a := api.New(s.local.Ports, deployment(), cloud.OneMachine())
-	const item = 16 + 2 + 2 // the third prompt of round 2
+	const item = 16 + 2 + 16 + 2 // the third prompt of round 3
 	var last string
-	for _, name := range []string{fmt.Sprintf("#%d", item), "range 1:3", "round 2, 2"} {
+	for _, name := range []string{fmt.Sprintf("#%d", item), "range 2:3", "round 3, 2"} {
 		e, err := a.Explain(t.Context(), s.id, name)
-		if err != nil || len(e.Items) != 1 || e.Items[0].Item != item || e.Items[0].File != "range 1" ||
-			e.Items[0].Line != 3 || e.Items[0].ID != "round 2, 2" {
+		if err != nil || len(e.Items) != 1 || e.Items[0].Item != item || e.Items[0].File != "range 2" ||
+			e.Items[0].Line != 3 || e.Items[0].ID != "round 3, 2" {
 			t.Fatalf("%s: %+v, %v", name, e.Items, err)
 		}
 		last = e.Items[0].ItemID
