@@ -28,12 +28,18 @@ func TestSpotInstanceReceivesItsNotices(t *testing.T) {
 	t.Parallel()
 	instance := aws.NewInstance(StartMetadata(t, "spot", "--mock-delay-sec", "2", "--rebalance-delay-sec", "1"),
 		emptyMachine{}, aws.InstanceOptions{Poll: 50 * time.Millisecond})
+	// A busy machine may see both at once; then the more urgent one comes first.
 	notices := instance.Notices(t.Context())
-	if first := <-notices; first != (capacity.Notice{Reason: "rebalance", Lead: 2 * time.Minute}) {
-		t.Errorf("the first notice is %+v", first)
+	leads := map[string]time.Duration{}
+	for range 2 {
+		n := <-notices
+		leads[n.Reason] = n.Lead
 	}
-	if second := <-notices; second.Reason != "spot" || second.Lead < time.Minute || second.Lead > 2*time.Minute {
-		t.Errorf("the second notice is %+v", second)
+	if lead := leads["rebalance"]; lead != 2*time.Minute {
+		t.Errorf("the leads are %v, want 2 minutes for a rebalance", leads)
+	}
+	if lead := leads["spot"]; lead < time.Minute || lead > 2*time.Minute {
+		t.Errorf("the leads are %v, want about 2 minutes for the spot notice", leads)
 	}
 }
 
