@@ -68,6 +68,7 @@ var payloadDecoders = []payloadDecoder{
 	decoderOf[ShardReleased](),
 	decoderOf[InputMissing](),
 	decoderOf[ModelMissing](),
+	decoderOf[ItemFailed](),
 	decoderOf[InputChanged](),
 	decoderOf[Wakeup](),
 	decoderOf[ControlChanged](),

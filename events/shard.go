@@ -11,6 +11,7 @@ const (
 	TypeShardDone     Type = "rollout.shard.done.v1"
 	TypeShardLost     Type = "rollout.shard.lost.v1"
 	TypeShardReleased Type = "rollout.shard.released.v1"
+	TypeItemFailed    Type = "rollout.item.failed.v1"
 	TypeInputMissing  Type = "rollout.input.missing.v1"
 	TypeModelMissing  Type = "rollout.model.missing.v1"
 	TypeInputChanged  Type = "rollout.input.changed.v1"
@@ -30,6 +31,9 @@ type Work struct {
 	Row int `json:"row" jsonschema:"minimum=0"`
 	// Pool is the pool that serves the shard's role.
 	Pool string `json:"pool"`
+	// Allowance is how many tokens the shard may take in all its attempts; 0 in a run
+	// without a token budget.
+	Allowance int64 `json:"allowance,omitempty" jsonschema:"minimum=0"`
 	// Term is reserved: no sender sets it, and no receiver acts on it.
 	Term uint64 `json:"term,omitempty"`
 	// Sequence is reserved: no sender sets it, and no receiver acts on it.
@@ -97,7 +101,7 @@ type ShardLost struct {
 }
 
 // ShardReleased reports that a worker gave a shard back, so that it must be sent
-// again at once.
+// again: at once or, with an Allowance, when it may take more tokens.
 type ShardReleased struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
@@ -107,6 +111,20 @@ type ShardReleased struct {
 	Worker string `json:"worker"`
 	// Attempt is the claim that ended.
 	Attempt uint64 `json:"attempt"`
+	// Allowance is set if the shard was given back because it has used it up: the
+	// Allowance of its work message.
+	Allowance int64 `json:"allowance,omitempty" jsonschema:"minimum=0"`
+	// Spent is how many tokens all attempts of such a shard have taken.
+	Spent int64 `json:"spent,omitempty" jsonschema:"minimum=0"`
+}
+
+// ItemFailed reports that an item failed in a run that ends with its first failed item,
+// before the item's shard is done.
+type ItemFailed struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Shard is the shard's number.
+	Shard int `json:"shard" jsonschema:"minimum=0"`
 }
 
 // InputMissing reports that a shard's input object does not exist. The run pauses.
@@ -154,6 +172,9 @@ func (ShardLost) EventType() Type { return TypeShardLost }
 func (ShardReleased) EventType() Type { return TypeShardReleased }
 
 // EventType returns the payload's type.
+func (ItemFailed) EventType() Type { return TypeItemFailed }
+
+// EventType returns the payload's type.
 func (InputMissing) EventType() Type { return TypeInputMissing }
 
 // EventType returns the payload's type.
@@ -164,7 +185,7 @@ func (InputChanged) EventType() Type { return TypeInputChanged }
 
 func (p Work) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), count("generation", p.Generation),
-		count("range", p.Range), count("row", p.Row), name("pool", p.Pool))
+		count("range", p.Range), count("row", p.Row), name("pool", p.Pool), count("allowance", p.Allowance))
 }
 
 func (p ShardDone) check() error {
@@ -199,8 +220,11 @@ func (p ShardLost) check() error {
 }
 
 func (p ShardReleased) check() error {
-	return cmp.Or(runID(p.Run), count("shard", p.Shard), name("worker", p.Worker))
+	return cmp.Or(runID(p.Run), count("shard", p.Shard), name("worker", p.Worker), count("allowance", p.Allowance),
+		count("spent", p.Spent))
 }
+
+func (p ItemFailed) check() error { return cmp.Or(runID(p.Run), count("shard", p.Shard)) }
 
 func (p InputMissing) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))

@@ -76,6 +76,9 @@ type Hooks struct {
 	// OnSent is called after work of a running run was sent to its pool. open is
 	// the number of the run's shards that are not done.
 	OnSent func(pool string, open int)
+	// OnStopping is called when a run begins to pause or to end, after its control
+	// document says so.
+	OnStopping func(identity.RunID)
 }
 
 // New returns a coordinator that finds shards through ix.
@@ -91,6 +94,9 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 	}
 	if o.StepContext == nil {
 		o.StepContext = func(ctx context.Context, _ queue.Message) context.Context { return ctx }
+	}
+	if o.Hooks.OnStopping == nil {
+		o.Hooks.OnStopping = func(identity.RunID) {}
 	}
 	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, attrs: newAttributes(ix), opts: o,
 		runs: map[identity.RunID]loaded{}}
@@ -204,6 +210,7 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 		slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
 	lost, more := lostShards(l.state, next, evs), goOn(l, next)
+	stopping := next.Phase != l.state.Phase && (next.Phase == run.Pausing || next.Phase == run.Ending)
 	if err := c.save(ctx, l, next); err != nil {
 		c.forget(next.Run)
 		if fault.Is(err, fault.Conflict) {
@@ -217,6 +224,9 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	follow, err = c.perform(ctx, l)
 	if err != nil {
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
+	}
+	if stopping {
+		c.opts.Hooks.OnStopping(next.Run)
 	}
 	follow = append(follow, more...)
 	c.markPerformed(l)

@@ -151,7 +151,13 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 		e := run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}
 		return identity.RunID(p.Run), e, nil
 	case events.ShardReleased:
-		return identity.RunID(p.Run), run.Event{Kind: run.ShardReleased, Shard: p.Shard}, nil
+		e := run.Event{Kind: run.ShardReleased, Shard: p.Shard, Allowance: p.Allowance, Spent: p.Spent}
+		if p.Allowance > 0 {
+			e.Kind = run.ShardUsedUp
+		}
+		return identity.RunID(p.Run), e, nil
+	case events.ItemFailed:
+		return identity.RunID(p.Run), run.Event{Kind: run.ItemFailed, Shard: p.Shard}, nil
 	case events.InputMissing:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
 	case events.ModelMissing:

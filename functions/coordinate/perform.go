@@ -28,7 +28,7 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(pool), MessageIndex: fromSelf})
 				continue
 			}
-			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
+			err, sent = c.send(ctx, l, e), true
 			if p := l.manifest.Parent; p != nil && fault.Is(err, fault.NotFound) {
 				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPlan(p.Run), MessageIndex: fromSelf})
 				err = nil
@@ -94,12 +94,12 @@ func noPlan(parent identity.RunID) string {
 // sendBatch is how many work messages are sent to the queue at once.
 const sendBatch = 100
 
-// send sends one message for each shard of the range to the work queue of its
+// send sends one message for each shard of the effect to the work queue of its
 // role's pool. Shards that were sent before go to the urgent queue, because the
 // commit frontier waits for them.
-func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, generation int) error {
-	queueOf := host.WorkQueue
-	if generation > 0 {
+func (c *Coordinator) send(ctx context.Context, l *loaded, e run.Effect) error {
+	r, queueOf := *e.Range, host.WorkQueue
+	if e.Generation > 0 {
 		queueOf = host.UrgentQueue
 	}
 	pool := l.manifest.Pool
@@ -130,8 +130,8 @@ func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, gen
 			}
 			pool = role.Pool
 		}
-		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: generation,
-			Range: entry.Range, Row: row, Pool: pool})
+		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: e.Generation,
+			Range: entry.Range, Row: row, Pool: pool, Allowance: e.Allowance})
 	}
 	return flush()
 }

@@ -30,6 +30,7 @@ const (
 	Stalled         = "stalled"
 	Limited         = "limited"  // the pool's limit is used up
 	FrontierBlocked = "frontier" // one shard keeps all others back
+	AwaitsBudget    = "budget"   // shards wait for tokens of the run's budget
 	IsEnding        = "ending"
 )
 
@@ -84,7 +85,12 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 	if st.Growing && st.PlanOutstanding() {
 		out = append(out, status.Blocker{Code: IsPlanning, Text: "its next items are being made from the answers so far"})
 	}
-	if st.Warning != "" {
+	switch {
+	case st.Warning == "":
+	case len(st.Allowances.Waiting()) > 0:
+		out = append(out, status.Blocker{Code: AwaitsBudget, Text: st.Warning,
+			Remedy: "nothing: what is left goes to them, and the run ends when the budget is used up"})
+	default:
 		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"rollout/functions/status/statustest"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
@@ -118,6 +119,10 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			diagnosis.AllDraining, "other machines start"},
 		"one slow shard": {func(p *status.Progress) { p.State.Warning = "9 shards wait for shard 4" },
 			diagnosis.FrontierBlocked, "wait for shard 4"},
+		"the token budget": {func(p *status.Progress) {
+			p.State.Warning = "shards that wait for tokens of the budget: 1"
+			p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 3, Hi: 4}, Tokens: 500, Waits: true}}
+		}, diagnosis.AwaitsBudget, "wait for tokens of the budget"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,6 +54,9 @@ type ShardReport struct {
 	Suspects    int        `json:"suspects"` // items that may have crashed an engine
 	OnProbation []int      `json:"trying"`   // suspects that are asked alone now, by their place in the shard
 	Vanished    int        `json:"vanished"` // consecutive holders that died without a release
+	// WaitsWith are the tokens that it has spent, if it waits for more of the run's
+	// token budget.
+	WaitsWith int64 `json:"waits_with,omitempty"`
 }
 
 // Bounds of an explanation.
@@ -140,6 +143,9 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 			t.Generation, t.SentAt = c.Generation, timeOrNil(c.SentAt)
 		}
 	}
+	if a, ok := p.State.Allowances.Of(d.Shard); ok && a.Waits {
+		t.WaitsWith = a.Tokens
+	}
 	if d.State != shard.Running {
 		return t
 	}
@@ -181,6 +187,8 @@ func (t ShardReport) Describe(now time.Time) string {
 	case t.State == shard.Running:
 		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s",
 			name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
+	case t.WaitsWith > 0:
+		text = fmt.Sprintf("%shas spent %d tokens and waits for more of the token budget%s", name, t.WaitsWith, rows)
 	case t.SentAt != nil && t.Generation > 0:
 		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago, for the %s time",
 			name, rows, sinceWords(t.SentAt, now), ordinal(t.Generation+1))

@@ -44,6 +44,10 @@ type Config struct {
 	// OnOpen is optional. It is called when an event of an open run arrives, and
 	// must not block.
 	OnOpen func(record.Manifest)
+	// OnStopping is optional. It is called when a run begins to pause or to end, for
+	// workers of this process, which learn it by their next heartbeat otherwise. It must
+	// not block.
+	OnStopping func(identity.RunID)
 	// PlanConcurrency is how many ranges are cut at once. Default: 2.
 	PlanConcurrency int
 	// Segments, if not nil, makes the functions work as in clouds: they plan with
@@ -94,7 +98,7 @@ func New(p host.Ports, cfg Config) *System {
 	s.coordinate = coordinate.New(p, ix, coordinate.Options{
 		Timings: t, Grace: cfg.Deployment.Defaults.Limits.Grace.Std(), Shared: shared,
 		Kinds: cfg.Kinds,
-		Hooks: coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen},
+		Hooks: coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen, OnStopping: cfg.OnStopping},
 	})
 	return s
 }

@@ -22,6 +22,7 @@ import (
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -43,6 +44,9 @@ type Options struct {
 	Scratch      string          // a folder for temporary files; "" is the system's
 	// Shutdown asks for a drain when it is closed or gets a reason.
 	Shutdown <-chan string
+	// Stopping names runs whose control document was changed by this process to a pause
+	// or an end, so that the worker reads it at once. Nil: by its next heartbeat.
+	Stopping <-chan identity.RunID
 	// IdleTimeout is how long a worker without work goes on; 0 is forever.
 	IdleTimeout time.Duration
 	// RetryRegistration makes the first worker wait for a store that is down or a
@@ -173,6 +177,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		case <-ctx.Done():
 		}
 	}()
+	go readControls(ctx, w, o.Stopping)
 	go load.adjust(ctx, w)
 	var clockErr atomic.Pointer[error]
 	go watchClock(ctx, o.Ports, skew, w, &clockErr)
@@ -200,6 +205,18 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		return GPUFailed, rows, nil
 	}
 	return MachineLost, rows, nil
+}
+
+// readControls has the worker read the control documents of the runs.
+func readControls(ctx context.Context, w *worker.Worker, runs <-chan identity.RunID) {
+	for {
+		select {
+		case run := <-runs:
+			w.ReadControl(ctx, run)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // describeMachine returns the machine as heartbeats report it. m may be nil.

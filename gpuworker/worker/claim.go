@@ -88,9 +88,14 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 			w.report(ctx, shardDone(d))
 			return nil, nil
 		}
-		holder, err := w.holderStatus(ctx, d)
+		holder, spent, err := w.holderStatus(ctx, d)
 		if err != nil || d.State == shard.Running && holder == shard.HolderAlive {
 			return nil, err
+		}
+		d = d.CountLost(spent)
+		if why := w.needless(d, of, msg); why != nil {
+			w.report(ctx, why)
+			return nil, nil
 		}
 		if holder == shard.HolderVanished && of.kind.Blameless {
 			holder = shard.HolderVanishedBlameless
@@ -104,6 +109,21 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 		key.shard, key.run, maxClaimRaces)
 }
 
+// needless returns the event to repeat for a shard that a message should not have
+// named: coordinate has not heard that the shard has spent the message's allowance, or
+// that an item failed in a run that ends with that. It returns nil for other shards.
+func (w *Worker) needless(d shard.Doc, of runInfo, msg events.Work) events.Payload {
+	spent := d.Counts.Tokens()
+	switch {
+	case of.manifest.Config.Limits.FailFast && d.Counts.Failed > d.Counts.KeptFailed:
+		return events.ItemFailed{Run: string(d.Run), Shard: d.Shard}
+	case d.State == shard.Pending && msg.Allowance > 0 && spent >= msg.Allowance:
+		return events.ShardReleased{Run: string(d.Run), Shard: d.Shard, Worker: w.cfg.ID, Attempt: d.Attempt,
+			Allowance: msg.Allowance, Spent: spent}
+	}
+	return nil
+}
+
 // presumedPending reports whether the shard was probably never claimed. Then it
 // has no document, and the claim saves one read. If it does have one, the create
 // conflicts and the claim is decided again with the document.
@@ -114,40 +134,46 @@ func (w *Worker) presumedPending(key shardKey, msg events.Work) bool {
 	return msg.Generation == 0 && !mine
 }
 
-// holderStatus judges the holder of a Running shard by its heartbeat. For other
-// states the result has no meaning.
-func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderStatus, error) {
+// holderStatus judges the holder of a Running shard by its heartbeat, which also says
+// how many tokens all attempts have spent; 0 if it does not. For other states the
+// result has no meaning.
+func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (status shard.HolderStatus, spent int64, err error) {
 	if d.State != shard.Running {
-		return shard.HolderAlive, nil
+		return shard.HolderAlive, 0, nil
 	}
 	if d.Worker == w.cfg.ID {
 		w.mu.Lock()
 		_, mine := w.held[shardKey{d.Run, d.Shard}]
 		w.mu.Unlock()
 		if mine {
-			return shard.HolderAlive, nil
+			return shard.HolderAlive, 0, nil
 		}
-		return shard.HolderLeft, nil // this worker claimed it, but the store's reply was lost
+		return shard.HolderLeft, 0, nil // this worker claimed it, but the store's reply was lost
 	}
 	var b health.Heartbeat
 	_, found, err := host.Load(ctx, w.Docs, record.HeartbeatKey(d.Worker), &b)
 	if err != nil {
-		return shard.HolderAlive, err
+		return shard.HolderAlive, 0, err
 	}
 	heartbeat := &b
 	if !found {
 		heartbeat = nil
 	}
+	for _, h := range b.Holds {
+		if h.Run == d.Run && h.Shard == d.Shard && h.Attempt == d.Attempt {
+			spent = h.Tokens
+		}
+	}
 	switch w.cfg.Timings.Judge(d, heartbeat, w.Clock.Now()) {
 	case health.HolderDead:
 		if b.State == health.Gone {
-			return shard.HolderLeft, nil // it drained, but could not release the shard
+			return shard.HolderLeft, spent, nil // it drained, but could not release the shard
 		}
-		return shard.HolderVanished, nil
+		return shard.HolderVanished, spent, nil
 	case health.NotListed:
-		return shard.HolderLeft, nil
+		return shard.HolderLeft, spent, nil
 	}
-	return shard.HolderAlive, nil
+	return shard.HolderAlive, 0, nil
 }
 
 // writeClaim claims the shard d at revision rev by compare-and-swap. The shard is

@@ -84,8 +84,11 @@ func (w *Worker) releaseAsSaved(ctx context.Context, h *heldShard) error {
 		return err
 	}
 	w.Observe(ctx, observe.ShardReleased{Claim: w.claimInfo(h)})
-	w.logUnsent(ctx, w.Send(ctx, host.CoordinateQueue, events.ShardReleased{
-		Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}))
+	e := events.ShardReleased{Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}
+	if h.stopped() == stopUsedUp {
+		e.Allowance, e.Spent = h.allowance, h.doc.Counts.Tokens()
+	}
+	w.logUnsent(ctx, w.Send(ctx, host.CoordinateQueue, e))
 	return nil
 }
 

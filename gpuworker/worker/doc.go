@@ -5,6 +5,7 @@
 //	                                     │ ▲
 //	                                     │ └─ checkpoint, every CheckpointInterval
 //	                                     ├──▶ drain or pause: checkpoint, release
+//	                                     ├──▶ allowance used up: checkpoint, release, wait for more
 //	                                     └──▶ end of the run: checkpoint, seal
 //
 // Create a Worker with New and call Run. Run returns when the worker has
@@ -50,6 +51,17 @@
 // checkpoints, releases its shards, and writes a last heartbeat in the state
 // gone. A pause of the run stops its shards in the same way, and the end of the
 // run seals them.
+//
+// # Token budget
+//
+// In a run with a token budget, a message says how many tokens its shard may spend in
+// all attempts. Requests begin as far as that reaches (see allowance). A shard that has
+// used it up is released; coordinate sends it again when the budget has more for it.
+// Heartbeats say what each shard has spent, so that the next holder can count what a
+// crashed one takes with it. A message whose allowance is spent claims nothing.
+//
+// With limits.fail_fast, the first failed item stops the run's shards of this worker at
+// once, and the worker tells coordinate without waiting for the end of the shard.
 //
 // # Self-fencing
 //

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/record"
 )
 
 // itemBegun is called after each item of a shard has begun, and when the shard
@@ -140,6 +141,22 @@ func (w *Worker) reload(ctx context.Context, h *heldShard) error {
 	}
 	h.doc, h.rev = d, rev
 	return nil
+}
+
+// itemFailed stops all shards of a run that ends with its first failed item, and tells
+// coordinate, which ends the run. Until the worker reads that, it claims no shard of it.
+func (w *Worker) itemFailed(ctx context.Context, of *heldShard) {
+	w.mu.Lock()
+	seen := w.controls[of.run]
+	seen.desired, seen.at = record.DesiredEnd, w.Clock.Now()
+	w.controls[of.run] = seen
+	for _, h := range w.held {
+		if h.run == of.run {
+			h.stop(stopFailed, func() time.Duration { return w.grace(h.manifest) })
+		}
+	}
+	w.mu.Unlock()
+	w.work.Go(func() { w.sendNow(ctx, events.ItemFailed{Run: string(of.run), Shard: of.shard}) })
 }
 
 // ErrModelMismatch is in the chain of an executor's error if the run was started

@@ -41,8 +41,9 @@ type fixture struct {
 	stores *stores
 }
 
-// newFixture plans a run of shards with so many prompts each, numbered from 0.
-func newFixture(t *testing.T, shards, items int) *fixture {
+// newFixture plans a run of shards with so many prompts each, numbered from 0. Edits
+// change its config.
+func newFixture(t *testing.T, shards, items int, edit ...func(*config.Run)) *fixture {
 	t.Helper()
 	s := &stores{docs: memory.NewDocuments(), bucket: memory.NewBucket(clock.System{}),
 		queues: memory.NewQueues(clock.System{})}
@@ -50,6 +51,9 @@ func newFixture(t *testing.T, shards, items int) *fixture {
 		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
 	m := inputtest.Manifest(items)
 	m.Config.Limits.Grace = config.Duration(3 * time.Second)
+	for _, f := range edit {
+		f(&m.Config)
+	}
 	inputtest.Plan(t, p, m, inputtest.Prompts(0, shards*items))
 	return &fixture{Ports: p, t: t, stores: s}
 }
@@ -125,6 +129,10 @@ type runningWorker struct {
 
 // start runs a worker until the test ends.
 func (d *fixture) start(id string, e *fakeExecutor, edit ...func(*worker.Config)) *runningWorker {
+	return d.startWith(id, e, edit...)
+}
+
+func (d *fixture) startWith(id string, e worker.Executor, edit ...func(*worker.Config)) *runningWorker {
 	cfg := worker.Config{ID: id, Pool: "default", InFlight: 2,
 		Timings:            host.Timings(config.DefaultDeployment().Health),
 		CheckpointInterval: time.Minute, Drain: 8 * time.Second, Grace: 3 * time.Second}

@@ -122,6 +122,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		if h.work != nil {
 			held.Items, held.Rows = h.work.progress()
 			held.Training = h.work.trainingProgress()
+			held.Tokens = h.work.allowance.soFar()
 		}
 		b.Holds = append(b.Holds, held)
 		heldRuns[h.run] = true
@@ -160,9 +161,7 @@ func (w *Worker) readControls(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	for run := range runs {
-		if _, err := w.control(ctx, run, 0); err != nil && ctx.Err() == nil {
-			w.Log.WarnContext(ctx, "control can't be read", "run", run, "error", err)
-		}
+		w.ReadControl(ctx, run)
 	}
 	var mark record.WorkerMark
 	_, _, err := host.Load(ctx, w.Docs, record.WorkerKey(w.cfg.ID), &mark)
@@ -172,6 +171,15 @@ func (w *Worker) readControls(ctx context.Context) {
 		w.Log.WarnContext(ctx, "worker mark can't be read", "error", err)
 	case mark.DrainReason != "":
 		w.Drain(mark.DrainReason)
+	}
+}
+
+// ReadControl reads the control document of a run, and stops the run's shards if it is
+// to pause or end. The worker does that after each heartbeat; call it when the document
+// has changed.
+func (w *Worker) ReadControl(ctx context.Context, run identity.RunID) {
+	if _, err := w.control(ctx, run, 0); err != nil && ctx.Err() == nil {
+		w.Log.WarnContext(ctx, "control can't be read", "run", run, "error", err)
 	}
 }
 

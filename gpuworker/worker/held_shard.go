@@ -28,6 +28,9 @@ type heldShard struct {
 	work    *Shard          // nil until loaded
 	earlier <-chan struct{} // closed when the shard claimed before has begun all items
 	begun   *latch          // opens when this one has, or will begin no more
+	// allowance is how many tokens the shard may spend in all its attempts; 0 without a
+	// token budget.
+	allowance int64
 
 	// The document as this claim wrote it last. Only the goroutine that handles
 	// the message touches doc and rev.
@@ -50,10 +53,12 @@ type heldShard struct {
 type stopMode int
 
 const (
-	goOn      stopMode = iota
-	stopDrain          // the worker drains: checkpoint, release
-	stopPause          // the run pauses: checkpoint, release
-	stopEnd            // the run ends: checkpoint, seal
+	goOn       stopMode = iota
+	stopUsedUp          // its allowance is used up: checkpoint, hand back
+	stopFailed          // an item failed in a run that ends with that: checkpoint, release
+	stopDrain           // the worker drains: checkpoint, release
+	stopPause           // the run pauses: checkpoint, release
+	stopEnd             // the run ends: checkpoint, seal
 )
 
 func stopFor(d record.Desired) stopMode {

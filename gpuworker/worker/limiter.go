@@ -50,9 +50,9 @@ type Cost struct {
 	MaxTokens   int64 // of the answer; 0 if it has no bound
 }
 
-// Permit is the permission to begin one request under the pool's limit. The zero
-// Permit belongs to a pool without a limit.
-type Permit struct {
+// limitPermit is the permission to begin one request under the pool's limit. The zero
+// value belongs to a pool without a limit.
+type limitPermit struct {
 	limiter *limiter
 	asked   Cost
 	cost    ratelimit.Amount
@@ -61,7 +61,7 @@ type Permit struct {
 
 // Settle says which tokens the request took, after its answer. Call it once, or not at
 // all: then the request counts as it was estimated.
-func (p Permit) Settle(prompt, completion int64) {
+func (p limitPermit) Settle(prompt, completion int64) {
 	l := p.limiter
 	if l == nil || prompt+completion == 0 {
 		return
@@ -75,7 +75,7 @@ func (p Permit) Settle(prompt, completion int64) {
 }
 
 // Cancel takes the permit back: its request does not begin.
-func (p Permit) Cancel() {
+func (p limitPermit) Cancel() {
 	l := p.limiter
 	if l == nil {
 		return
@@ -88,9 +88,9 @@ func (p Permit) Cancel() {
 
 // acquire waits until a request of that cost may begin. It returns false if stopping was
 // closed or ctx ended first.
-func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost) (Permit, bool) {
+func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost) (limitPermit, bool) {
 	if l == nil {
-		return Permit{}, true
+		return limitPermit{}, true
 	}
 	if p, ok := l.tryAcquire(c); ok {
 		return p, true
@@ -98,7 +98,7 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost)
 	w := l.enqueue(c)
 	select {
 	case n := <-w.begins:
-		return Permit{l, c, w.cost, n}, true
+		return limitPermit{l, c, w.cost, n}, true
 	case <-stopping:
 	case <-ctx.Done():
 	}
@@ -106,9 +106,9 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost)
 	waiting := l.dequeue(w)
 	l.mu.Unlock()
 	if !waiting { // it may begin since the same moment
-		Permit{l, c, w.cost, <-w.begins}.Cancel()
+		limitPermit{l, c, w.cost, <-w.begins}.Cancel()
 	}
-	return Permit{}, false
+	return limitPermit{}, false
 }
 
 // enqueue adds a request of that cost to the queue.
@@ -127,17 +127,17 @@ func (l *limiter) enqueue(c Cost) *limitWaiter {
 }
 
 // tryAcquire returns a permit if the request may begin at once.
-func (l *limiter) tryAcquire(c Cost) (Permit, bool) {
+func (l *limiter) tryAcquire(c Cost) (limitPermit, bool) {
 	if l == nil {
-		return Permit{}, true
+		return limitPermit{}, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cost, now := l.costOf(c), l.now()
 	if at, ok := l.lease.Next(cost, now); len(l.queue) > 0 || !ok || at.After(now) {
-		return Permit{}, false
+		return limitPermit{}, false
 	}
-	return Permit{l, c, cost, l.lease.Begin(cost, now)}, true
+	return limitPermit{l, c, cost, l.lease.Begin(cost, now)}, true
 }
 
 // admit lets requests begin from the head of the queue, and sets the timer for the

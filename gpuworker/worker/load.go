@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"rollout/events"
@@ -75,6 +76,10 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	s.restore(rows, counts)
+	w.allow(h, s, msg.Allowance)
+	if m.Config.Limits.FailFast {
+		s.onFailed = sync.OnceFunc(func() { w.itemFailed(ctx, h) })
+	}
 	if h.kind.Trains {
 		s.training = training{snapshot: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
 	} else {
@@ -99,7 +104,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 		if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
 			w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
 				"run", h.run, "shard", h.shard, "error", err)
-			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.WastedTokens}
+			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.Tokens()}
 		} else if err != nil {
 			return nil, c, err
 		}

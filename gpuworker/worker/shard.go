@@ -24,6 +24,8 @@ type Shard struct {
 	now        func() time.Time
 	slots      *slots
 	limiter    *limiter
+	allowance  *allowance // nil in a run without a token budget
+	onFailed   func()     // is called after an item failed; nil if that changes nothing
 	inFlight   inFlight
 	earlier    <-chan struct{} // closed when the shard claimed before has begun all items
 	begun      *latch          // opens when this one has
@@ -43,6 +45,7 @@ type Shard struct {
 	page      []byte   // the end of the newest rows
 	fullPages [][]byte // the rows before
 	toBegin   int      // items that have not begun
+	slow      bool     // they begin slowly, because the allowance has room for few at once
 	open      int      // items without a row
 	counts    shard.Counts
 	openSaved int // open, at the last checkpoint
@@ -106,11 +109,12 @@ type Slot struct {
 	request int
 }
 
-// AcquireSlot waits until a request of that cost may begin: under the pool's limit, and
-// within the number of requests at once. It returns false when the shard is stopping or
-// ctx ends. The caller must release the slot, and makes the request with the permit.
+// AcquireSlot waits until a request of that cost may begin: within the shard's
+// allowance, under the pool's limit, and within the number of requests at once. It
+// returns false when the shard is stopping or ctx ends. The caller must release the
+// slot, and makes the request with the permit.
 func (s *Shard) AcquireSlot(ctx context.Context, c Cost) (Slot, Permit, bool) {
-	permit, ok := s.acquireBoth(ctx, c)
+	permit, ok := s.acquireAll(ctx, c)
 	if !ok {
 		return Slot{}, Permit{}, false
 	}
@@ -128,11 +132,12 @@ func (s *Shard) AcquireSlot(ctx context.Context, c Cost) (Slot, Permit, bool) {
 	return slot, permit, true
 }
 
-// acquireBoth takes a permit and a slot. It waits for either without the other: one that
-// waits with a permit would keep it from the holder of all slots, who waits for permits.
-func (s *Shard) acquireBoth(ctx context.Context, c Cost) (permit Permit, ok bool) {
+// acquireAll takes a permit and a slot. It waits for a slot without a permit, which it
+// would keep from the holder of all slots, who may wait for permits. It waits for a
+// permit without a slot.
+func (s *Shard) acquireAll(ctx context.Context, c Cost) (permit Permit, ok bool) {
 	for !s.Stopped() && ctx.Err() == nil {
-		if permit, ok = s.limiter.acquire(ctx, s.stopping, c); !ok {
+		if permit, ok = s.AcquirePermit(ctx, c); !ok {
 			break
 		}
 		if s.slots.tryAcquire() {
@@ -142,7 +147,7 @@ func (s *Shard) acquireBoth(ctx context.Context, c Cost) (permit Permit, ok bool
 		if !s.slots.acquire(ctx, s.stopping, false) {
 			break
 		}
-		if permit, ok = s.limiter.tryAcquire(c); ok {
+		if permit, ok = s.tryPermit(c); ok {
 			return permit, true
 		}
 		s.slots.release(false)
@@ -153,11 +158,37 @@ func (s *Shard) acquireBoth(ctx context.Context, c Cost) (permit Permit, ok bool
 // AcquirePermit waits until one more request of that cost may begin in a slot that the
 // caller has. It returns false when the shard is stopping or ctx ends.
 func (s *Shard) AcquirePermit(ctx context.Context, c Cost) (Permit, bool) {
-	return s.limiter.acquire(ctx, s.stopping, c)
+	reserved, ok := s.allowance.acquire(ctx, s.stopping, c)
+	if !ok {
+		return Permit{}, false
+	}
+	limit, ok := s.limiter.acquire(ctx, s.stopping, c)
+	return s.permit(limit, c, reserved, ok)
 }
 
-// IsLimited reports whether the pool has a limit, so that costs count.
-func (s *Shard) IsLimited() bool { return s.limiter != nil }
+// tryPermit returns a permit if the request may begin at once.
+func (s *Shard) tryPermit(c Cost) (Permit, bool) {
+	reserved, _, ok := s.allowance.tryAcquire(c)
+	if !ok {
+		return Permit{}, false
+	}
+	limit, ok := s.limiter.tryAcquire(c)
+	return s.permit(limit, c, reserved, ok)
+}
+
+// permit joins what the allowance reserves with the permit of the pool's limit. If ok is
+// false there is none, and the reservation ends.
+func (s *Shard) permit(limit limitPermit, c Cost, reserved int64, ok bool) (Permit, bool) {
+	if !ok {
+		s.allowance.end(reserved, 0)
+		return Permit{}, false
+	}
+	return Permit{limit, s.allowance, c, reserved}, true
+}
+
+// IsLimited reports whether the pool has a limit or the shard an allowance, so that
+// costs count.
+func (s *Shard) IsLimited() bool { return s.limiter != nil || s.allowance != nil }
 
 // Release gives the slot back after its request has ended. Call it once.
 func (p Slot) Release() {
@@ -197,10 +228,17 @@ func (s *Shard) HasRow(item int) bool {
 // Put gives an item its final row: an output row, or an error row if class is
 // not empty. It copies the row. If the item already has a row, Put does nothing.
 func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
+	if s.put(item, row, class, t) && class != "" && s.onFailed != nil {
+		s.onFailed()
+	}
+}
+
+// put is Put. It returns false if the item already has a row.
+func (s *Shard) put(item int, row []byte, class fault.Class, t Tokens) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rows[item] != nil {
-		return
+		return false
 	}
 	s.rows[item], s.class[item] = s.storeRow(row), class
 	s.open--
@@ -217,13 +255,14 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 		if t.Unknown {
 			c.UsageUnknown++
 		}
-		return
+		return true
 	}
 	c.Failed++
 	if c.ByClass == nil {
 		c.ByClass = map[string]int{}
 	}
 	c.ByClass[string(class)]++
+	return true
 }
 
 // RecordRequest counts a request to the engine that took d and ended with err.
@@ -261,6 +300,19 @@ func (s *Shard) begin() {
 	s.onBegin()
 }
 
+// letOthersBegin has shards that were claimed later begin their items, and the worker
+// claim more: this one's items begin slowly.
+func (s *Shard) letOthersBegin() {
+	s.mu.Lock()
+	waited := s.slow
+	s.slow = true
+	s.mu.Unlock()
+	if !waited {
+		s.begun.open()
+		s.onBegin()
+	}
+}
+
 func (s *Shard) beginAll() {
 	s.mu.Lock()
 	s.toBegin = 0
@@ -276,10 +328,13 @@ func (s *Shard) progress() (items, rows int) {
 	return len(s.rows), len(s.rows) - s.open
 }
 
-// unbegun returns how many items have not begun.
+// unbegun returns how many items have not begun and can begin soon.
 func (s *Shard) unbegun() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.slow {
+		return 0
+	}
 	return s.toBegin
 }
 
@@ -318,13 +373,14 @@ func (s *Shard) unsaved() bool {
 }
 
 // withWaste returns the document with all wasted tokens, including those since
-// the last checkpoint. A nil shard, one that was not loaded, has none to add.
+// the last checkpoint and those of newer rows, which are given up. A nil shard, one
+// that was not loaded, has none to add.
 func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	if s == nil {
 		return d
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.Counts.WastedTokens = s.counts.WastedTokens
+	d.Counts.WastedTokens += s.counts.Tokens() - d.Counts.Tokens()
 	return d
 }

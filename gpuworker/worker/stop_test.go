@@ -334,3 +334,23 @@ func TestEndOfRunOverridesPauseAndDrain(t *testing.T) {
 		}
 	})
 }
+
+// A process that has changed a run's control has its workers read it before their next
+// heartbeat.
+func TestControlIsReadAtOnceWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 1, 40)
+		d.sendWork(0)
+		e := &fakeExecutor{answer: func(ctx context.Context, _ int) error { return answerAfter(ctx, time.Millisecond) }}
+		w := d.start("w1", e, func(c *worker.Config) { c.Timings.Interval, c.Timings.SelfFence = time.Hour, 24*time.Hour })
+		advance(5 * time.Millisecond)
+		d.setControl(1, record.DesiredEnd, "budget")
+		w.ReadControl(t.Context(), run)
+		asked := len(e.askedItems())
+		advance(time.Second)
+		if again := len(e.askedItems()); again != asked || asked == 0 || d.shard(0).State != shard.Done {
+			t.Errorf("%d items are asked, then %d; the shard is %s", asked, again, d.shard(0).State)
+		}
+	})
+}

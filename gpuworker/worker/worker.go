@@ -76,6 +76,7 @@ type Worker struct {
 	stats  stats
 
 	limiter *limiter // of Config.Limit; nil without one
+	costs   costEstimate
 
 	drain chan struct{} // closed when a drain begins
 
@@ -124,6 +125,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
 		limiter: newLimiter(ratelimit.Rules{Limit: cfg.Limit, Skew: cfg.Timings.SkewBudget}, cfg.ID, p.Clock.Now),
+		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
 		started: now, state: health.Init, held: map[shardKey]*heldShard{}, lastBegun: first, unready: true,

@@ -44,9 +44,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		if err == nil {
 			t.refusal.answered()
-			if !got.Usage.Unknown { // else the request counts as estimated
-				permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
-			}
+			permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
 			if req.FitMaxTokens { // the higher one is our default
 				got.MaxTokens = 0
 			}
@@ -56,6 +54,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		spent := engine.UsageOf(err)
 		t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
+		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
 		if ctx.Err() != nil {
 			return dialect.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
 		}

@@ -18,6 +18,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/bucket"
 	"rollout/shared/host"
 	"rollout/shared/installation"
@@ -55,8 +56,9 @@ type Runtime struct {
 	ended           chan struct{}  // closed when all inference workers have ended
 	trainingWorkers trainingWorkers
 	others          sync.WaitGroup
-	mu              sync.Mutex // guards err
+	mu              sync.Mutex // guards err and runsStopping
 	err             error
+	runsStopping    []chan identity.RunID // one for each worker in this process
 }
 
 // Start starts the functions, the API and the workers. Stop ends them in order. The end of ctx, or damage of the
@@ -78,7 +80,8 @@ func Start(ctx context.Context, o Options) *Runtime {
 		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix,
 			bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
-	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: r.noteTraining})
+	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: r.noteTraining,
+		OnStopping: r.tellWorkers})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
 		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())
@@ -146,10 +149,35 @@ func (r *Runtime) worker(ctx context.Context, pool string) error {
 		Pool:       pool,
 		Secrets:    r.o.Secrets,
 		Shutdown:   shutdown,
+		Stopping:   r.followStops(),
 		Machine:    installation.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
 		Scratch:    installation.ScratchDir(r.o.Local.Dir),
 	})
 	return err
+}
+
+// maxStops is how many runs a worker may be behind in reading their controls. It reads the others by its heartbeat.
+const maxStops = 64
+
+// followStops returns a channel that gets the runs that begin to pause or to end.
+func (r *Runtime) followStops() <-chan identity.RunID {
+	runs := make(chan identity.RunID, maxStops)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runsStopping = append(r.runsStopping, runs)
+	return runs
+}
+
+// tellWorkers tells the workers of this process that a run begins to pause or to end.
+func (r *Runtime) tellWorkers(run identity.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, runs := range r.runsStopping {
+		select {
+		case runs <- run:
+		default:
+		}
+	}
 }
 
 // System returns the functions, for callers that create runs themselves.

@@ -47,6 +47,9 @@ type HeldShard struct {
 	// until the shard is loaded.
 	Items int `json:"items,omitempty"`
 	Rows  int `json:"rows,omitempty"`
+	// Tokens are what the shard has spent in all its attempts; 0 in a run without a
+	// token budget.
+	Tokens int64 `json:"tokens,omitempty"`
 	// Training is the progress of the shard's training; nil for other shards and
 	// before its first step.
 	Training *Training `json:"training,omitempty"`

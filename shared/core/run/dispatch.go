@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,7 @@ func (d *decider) dispatch() {
 	}
 	d.Phase = Running
 	switch {
+	case !d.raise():
 	case d.world.KeptUntil > 0:
 		d.sendTouched()
 	case d.maySkip():
@@ -46,45 +48,77 @@ func (d *decider) sendNext() {
 	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
 		window = min(window, limit)
 	}
-	window = min(window, d.affordable())
-	r := interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())}
-	if r.Len() > 0 {
-		d.send(0, r)
-		d.NextShard = r.Hi
-	}
+	d.sendNew(interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())})
 }
 
-// resendLost sends each recorded shard once, with its next generation. After a
-// resume these are all open shards.
+// sendNew sends the shards of r, which begins with NextShard, as far as the token
+// budget allows.
+func (d *decider) sendNew(r interval.Range) {
+	if r.Len() <= 0 {
+		return
+	}
+	n, tokens := d.grant(r.Len())
+	if n == 0 {
+		return
+	}
+	r.Hi = r.Lo + n
+	d.send(sending{tokens: tokens}, r)
+	d.NextShard = r.Hi
+}
+
+// resendLost sends each recorded shard once, with its next generation and its present
+// allowance. After a resume these are all open shards. A shard that waits for a larger
+// allowance is left to raise.
 func (d *decider) resendLost() {
 	again := d.toResend.Ranges()
 	if d.resumed {
 		again = d.Open()
 	}
-	byGeneration := map[int]*interval.Set{}
+	sets := map[sending]*interval.Set{}
 	for _, r := range again {
 		for n := r.Lo; n < r.Hi; n++ {
 			if d.State.Done.Set.Has(n) {
 				continue
 			}
-			g, _ := d.InFlight.Generation(n)
-			g = schedule.NextGeneration(g)
-			if byGeneration[g] == nil {
-				byGeneration[g] = &interval.Set{}
+			a, ok := d.Allowances.Of(n)
+			if !ok && d.rules.Tokens > 0 { // it was sent by a version without allowances
+				d.wait(n, 0)
 			}
-			byGeneration[g].Add(n)
+			if d.rules.Tokens > 0 && (!ok || a.Waits) {
+				continue
+			}
+			g, _ := d.InFlight.Generation(n)
+			s := sending{schedule.NextGeneration(g), a.Tokens}
+			if sets[s] == nil {
+				sets[s] = &interval.Set{}
+			}
+			sets[s].Add(n)
 		}
 	}
-	for _, g := range slices.Sorted(maps.Keys(byGeneration)) {
-		d.send(g, byGeneration[g].Ranges()...)
+	order := slices.SortedFunc(maps.Keys(sets), func(a, b sending) int {
+		return cmp.Or(a.generation-b.generation, cmp.Compare(a.tokens, b.tokens))
+	})
+	for _, s := range order {
+		d.send(s, sets[s].Ranges()...)
 	}
 }
 
+// sending is what the messages of shards say that are sent together: their generation,
+// and how many tokens each shard may spend in all its attempts, 0 in a run without a
+// token budget.
+type sending struct {
+	generation int
+	tokens     int64
+}
+
 // send adds the effects that send the shards of the ranges, and marks them in flight.
-func (d *decider) send(generation int, ranges ...interval.Range) {
-	d.InFlight.MarkSent(generation, d.now, ranges...)
+func (d *decider) send(s sending, ranges ...interval.Range) {
+	d.InFlight.MarkSent(s.generation, d.now, ranges...)
 	for _, r := range ranges {
-		d.effect(Effect{Kind: Send, Range: &r, Generation: generation})
+		if s.tokens > 0 {
+			d.Allowances.set(Allowance{Range: r, Tokens: s.tokens})
+		}
+		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens})
 	}
 	if len(ranges) > 0 && d.StartedAt.IsZero() {
 		d.StartedAt = d.now

@@ -37,6 +37,9 @@
 //   - ShardLost sends the shard again with the next generation, unless the
 //     message of another generation is in flight by now.
 //   - ShardReleased sends it again at once: its holder gave it back.
+//   - ShardUsedUp has it wait for a larger allowance. A report about an older allowance
+//     changes nothing.
+//   - ItemFailed ends a run with Rules.FailFast, before the shard is done.
 //   - InputMissing pauses the run: the input or the model is gone. A user restores
 //     it and resumes the run.
 //   - InputChanged ends the run: its input is not what was planned.
@@ -69,7 +72,16 @@
 //
 // A run with a token budget sends one shard for each worker at first, then no more
 // than were done, and at most as many as the rest of the budget pays for at the mean
-// cost of a shard. Its end is decided by what is done.
+// cost of a shard. Each gets an allowance: the tokens that it may spend in all its
+// attempts. What open shards may spend and what done shards have spent is never more
+// than the budget, but for what a holder overspends: by its last request, which is in
+// flight when the allowance is used up. See Allowance for the states of a shard.
+//
+// A shard that has used up its allowance is handed back and waits. It is sent again,
+// with more, when a shard that is done leaves some, and before any new shard. When no
+// shard is in flight, one shard may spend all that is left. So the run goes on as long
+// as anything is left, and ends as OverBudget when nothing is: each hand-back tells
+// that more is spent, and a shard that waits is not sent again without more.
 //
 // # Pause and end
 //

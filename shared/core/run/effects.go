@@ -16,6 +16,7 @@ type effectGroup struct {
 	Act        EffectKind    `json:"act"`
 	Ranges     *interval.Set `json:"ranges,omitempty"`
 	Generation int           `json:"generation,omitempty"`
+	Allowance  int64         `json:"allowance,omitempty"`
 	Why        string        `json:"why,omitempty"`
 }
 
@@ -23,7 +24,7 @@ type effectGroup struct {
 func (es Effects) MarshalJSON() ([]byte, error) {
 	groups := []effectGroup{}
 	for _, e := range es {
-		g := effectGroup{Act: e.Kind, Generation: e.Generation, Why: e.Why}
+		g := effectGroup{Act: e.Kind, Generation: e.Generation, Allowance: e.Allowance, Why: e.Why}
 		if e.Range != nil {
 			s := interval.Of(*e.Range)
 			g.Ranges = &s
@@ -39,7 +40,7 @@ func (es Effects) MarshalJSON() ([]byte, error) {
 
 // takes reports whether e can join g as a further range.
 func (g effectGroup) takes(e Effect) bool {
-	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Why != e.Why {
+	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Allowance != e.Allowance || g.Why != e.Why {
 		return false
 	}
 	rs := g.Ranges.Ranges()
@@ -55,11 +56,11 @@ func (es *Effects) UnmarshalJSON(b []byte) error {
 	var out Effects
 	for _, g := range groups {
 		if g.Ranges == nil {
-			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Why: g.Why})
+			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why})
 			continue
 		}
 		for _, r := range g.Ranges.Ranges() {
-			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Why: g.Why})
+			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why})
 		}
 	}
 	*es = out

@@ -33,12 +33,10 @@ func (d *decider) sendTouched() {
 		if len(kept) > 0 {
 			hi = min(hi, kept[0].Lo)
 		}
-		window := min(schedule.Window(d.world.Pool, 0, len(done.Ranges())), d.affordable())
-		r := interval.Range{Lo: n, Hi: min(hi, n+window-d.InFlight.Len())}
-		if r.Len() <= 0 {
+		window := schedule.Window(d.world.Pool, 0, len(done.Ranges()))
+		d.sendNew(interval.Range{Lo: n, Hi: min(hi, n+window-d.InFlight.Len())})
+		if d.NextShard == n {
 			return
 		}
-		d.send(0, r)
-		d.NextShard = r.Hi
 	}
 }

@@ -122,6 +122,8 @@ type State struct {
 	Pruned interval.Set `json:"pruned,omitzero"`
 	Done   CommitLog    `json:"done"`
 	Counts shard.Counts `json:"counts"` // items of role 0, tokens of all roles
+	// Allowances are what the open shards may spend; nil in a run without a token budget.
+	Allowances Allowances `json:"allowances,omitempty"`
 	// KeptShards is how many done shards a child run keeps from its parent.
 	KeptShards int `json:"kept,omitempty"`
 	// Roles is the progress by role, from role 0 on; empty in a run of one role.
@@ -174,7 +176,7 @@ type EffectKind string
 // The effects. Each is a hint or idempotent: performing it twice, or late, changes
 // no result.
 const (
-	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation
+	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation and Allowance
 	SetPause EffectKind = "pause"    // set the desired state in control/<run> to a pause, for the reason Why
 	SetEnd   EffectKind = "end"      // set the desired state in control/<run> to the end, for the reason Why
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
@@ -193,6 +195,7 @@ type Effect struct {
 	Kind       EffectKind
 	Range      *interval.Range // of Send and Seal: shards; of RecordPruned: variants; nil otherwise
 	Generation int             // of Send
+	Allowance  int64           // of Send: the tokens of each shard; 0 in a run without a token budget
 	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
 }
 
@@ -204,6 +207,8 @@ const (
 	ShardDone     EventKind = "done"      // the shard is Done, with Counts
 	ShardLost     EventKind = "lost"      // the shard that was sent with Generation must be sent again
 	ShardReleased EventKind = "released"  // its holder gave the shard back: send it again at once
+	ShardUsedUp   EventKind = "used_up"   // it was given back because it has Spent its Allowance
+	ItemFailed    EventKind = "failed"    // an item of the shard failed
 	InputMissing  EventKind = "missing"   // the input or the model is gone: pause, for the reason Why
 	InputChanged  EventKind = "changed"   // the input is not what was planned: end, for the reason Why
 	Finalized     EventKind = "finalized" // the output files are written, with Counts
@@ -216,7 +221,9 @@ const (
 type Event struct {
 	Kind         EventKind
 	Shard        int
-	Generation   int // ShardLost: the generation that was judged
+	Generation   int   // ShardLost: the generation that was judged
+	Allowance    int64 // ShardUsedUp
+	Spent        int64 // ShardUsedUp: the tokens of all its attempts
 	Counts       shard.Counts
 	Role         int            // of the Shard
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role

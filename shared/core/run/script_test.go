@@ -200,6 +200,10 @@ func (s *fixture) print(n State, rejected []Event) {
 	if n.Counts.OK+n.Counts.Failed > 0 {
 		line("counts", fmt.Sprintf("ok=%d failed=%d tokens=%d", n.Counts.OK, n.Counts.Failed, n.Counts.CompletionTokens))
 	}
+	for _, shard := range n.Allowances.Waiting() {
+		a, _ := n.Allowances.Of(shard)
+		line("waits", fmt.Sprintf("%d spent=%d", shard, a.Tokens))
+	}
 	for _, e := range n.Effects {
 		text := string(e.Kind)
 		if e.Range != nil {
@@ -207,6 +211,9 @@ func (s *fixture) print(n State, rejected []Event) {
 		}
 		if e.Kind == Send {
 			text += fmt.Sprintf(" gen=%d", e.Generation)
+		}
+		if e.Allowance > 0 {
+			text += fmt.Sprintf(" allowance=%d", e.Allowance)
 		}
 		if e.Why != "" {
 			text += " why=" + e.Why
@@ -295,9 +302,14 @@ func (s *fixture) command(words []string) error {
 		s.step()
 	case "look", "ring":
 		s.pending = append(s.pending, Event{Kind: EventKind(words[0])})
+	case "used_up":
+		e := Event{Kind: ShardUsedUp}
+		err := errors.Join(atoi(args[0], &e.Shard), atoi64(opts["allowance"], &e.Allowance), atoi64(opts["spent"], &e.Spent))
+		s.pending = append(s.pending, e)
+		return err
 	case "missing", "changed":
 		s.pending = append(s.pending, Event{Kind: EventKind(words[0]), Why: strings.Join(args, " ")})
-	case "done", "lost", "released", "finalized":
+	case "done", "lost", "released", "finalized", "failed":
 		return s.news(EventKind(words[0]), args, opts)
 	default:
 		return fmt.Errorf("unknown command")
@@ -332,9 +344,7 @@ func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error 
 		s.rules.Deadline = epoch.Add(d)
 	}
 	if v, ok := opts["tokens"]; ok {
-		n, err := strconv.ParseInt(v, 10, 64)
-		s.rules.Tokens = n
-		return err
+		return atoi64(v, &s.rules.Tokens)
 	}
 	return nil
 }
@@ -364,11 +374,9 @@ func (s *fixture) news(kind EventKind, args []string, opts map[string]string) er
 		}
 	}
 	if v, given := opts["tokens"]; given {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil {
+		if err := atoi64(v, &c.CompletionTokens); err != nil {
 			return err
 		}
-		c.CompletionTokens = n
 	}
 	if c.Failed > 0 {
 		c.ByClass = map[string]int{"engine": c.Failed}
@@ -412,5 +420,10 @@ func split(words []string) (args []string, opts map[string]string, flags map[str
 
 func atoi(s string, to *int) (err error) {
 	*to, err = strconv.Atoi(s)
+	return err
+}
+
+func atoi64(s string, to *int64) (err error) {
+	*to, err = strconv.ParseInt(s, 10, 64)
 	return err
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"rollout/shared/core/interval"
@@ -25,6 +26,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	s.Counts.Finish = maps.Clone(s.Counts.Finish)
 	s.Done.Set = s.Done.Set.Clone()
 	s.InFlight = s.InFlight.Clone()
+	s.Allowances = slices.Clone(s.Allowances)
 	s.Roles = cloneRoles(s.Roles)
 	s.Gaps, s.Pruned = s.Gaps.Clone(), s.Pruned.Clone()
 	s.Steps++
@@ -102,6 +104,10 @@ func (d *decider) take(e Event) bool {
 		return d.done(e)
 	case ShardLost, ShardReleased:
 		return d.lost(e)
+	case ShardUsedUp:
+		d.usedUp(e)
+	case ItemFailed:
+		d.itemFailed()
 	case InputMissing:
 		d.pause(e.Why, true)
 	case InputChanged:
@@ -132,15 +138,23 @@ func (d *decider) done(e Event) bool {
 		return false
 	}
 	d.InFlight.MarkDone(e.Shard)
+	d.Allowances.remove(interval.Range{Lo: e.Shard, Hi: e.Shard + 1})
 	if !fresh {
 		return true
 	}
 	d.finished = append(d.finished, e.Shard)
 	d.count(e)
-	if d.rules.FailFast && e.Counts.Failed > e.Counts.KeptFailed {
-		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
+	if e.Counts.Failed > e.Counts.KeptFailed {
+		d.itemFailed()
 	}
 	return true
+}
+
+// itemFailed ends a run that ends with the first failed item.
+func (d *decider) itemFailed() {
+	if d.rules.FailFast {
+		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
+	}
 }
 
 // count adds the counts of a shard that is newly done. Of a shard whose role is
@@ -251,7 +265,7 @@ func (d *decider) checkLimits() {
 	if d.Reason != "" || d.allDone() {
 		return
 	}
-	if d.rules.Tokens > 0 && d.usedTokens() >= d.rules.Tokens {
+	if d.rules.Tokens > 0 && d.spentTokens() >= d.rules.Tokens {
 		d.end(ReasonBudget, "the token budget is used up")
 	}
 	if !d.rules.Deadline.IsZero() && !d.now.Before(d.rules.Deadline) {

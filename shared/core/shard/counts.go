@@ -35,6 +35,9 @@ func (c *Counts) Add(o Counts) {
 	}
 }
 
+// Tokens returns all tokens that the items took, in all attempts of the shard.
+func (c Counts) Tokens() int64 { return c.PromptTokens + c.CompletionTokens + c.WastedTokens }
+
 // TokensOnly returns the tokens of the counts, and no items.
 func (c Counts) TokensOnly() Counts {
 	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}

@@ -179,6 +179,13 @@ func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, erro
 	return d, nil
 }
 
+// CountLost counts tokens that the holder before had spent when it was last heard of, in
+// all attempts, and that no checkpoint has: its answers are lost.
+func (d Doc) CountLost(spent int64) Doc {
+	d.Counts.WastedTokens += max(0, spent-d.Counts.Tokens())
+	return d
+}
+
 // SaveCheckpoint records a checkpoint: final rows of some items, which every later
 // holder keeps. It is Fenced unless h holds the shard.
 func (d Doc) SaveCheckpoint(h Holder, checkpoint Ref, c Counts) (Doc, error) {
