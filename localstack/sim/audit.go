@@ -22,11 +22,13 @@ type audit struct {
 	shards  map[string]shard.Doc
 	history []shard.Doc                  // of all claims and all that became Done, in order
 	paused  map[identity.RunID]time.Time // when the run was paused or stopped
+	widest  map[identity.RunID]int       // the most shards in flight at once
 	broken  []string
 }
 
 func newAudit(w *world) *audit {
-	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{}}
+	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{},
+		widest: map[identity.RunID]int{}}
 }
 
 // breakf reports a broken invariant in the trace and fails the test.
@@ -63,6 +65,8 @@ func (a *audit) document(p *process, key string, value []byte) {
 		a.shard(p, key, value)
 	case "coordinator":
 		a.coordinator(p, key, value)
+	case "control":
+		a.w.spending.control(key, value)
 	}
 }
 
@@ -111,6 +115,7 @@ func (a *audit) coordinator(p *process, key string, value []byte) {
 		a.breakf("document %s: %v", key, err)
 		return
 	}
+	a.widest[s.Run] = max(a.widest[s.Run], s.InFlight.Len())
 	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase,
 		s.Steps, s.Shards, s.NextShard, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
 }

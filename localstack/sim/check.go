@@ -91,6 +91,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	if uint64(byClass) != sum.Failed {
 		s.audit.breakf("I1: %d failed, %v by class", sum.Failed, sum.FailedByClass)
 	}
+	s.checkBudget(ctx, st)
 	shards := st.Shards + 1
 	seconds := uint64(st.EndedAt.Sub(s.startedAt).Seconds()) + 1
 	if limit := uint64(20*shards) + 8*seconds + 50; st.Steps > limit {

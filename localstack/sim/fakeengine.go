@@ -22,8 +22,17 @@ type fakeEngine struct {
 
 // Answer implements engine.Engine.
 func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	m.world.limit.record(m.name)
+	m.world.spending.begin(m.process)
+	a, err := m.ask(ctx, r, progress)
+	if err == nil {
+		m.world.spending.answer(m.name, a.Usage)
+	}
+	return a, err
+}
+
+func (m *fakeEngine) ask(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	w := m.world
-	w.limit.record(m.name)
 	label := "engine/" + string(r.Body)
 	if w.poison == killsServer {
 		v, err := w.server.enter(ctx, r.Exclusive)

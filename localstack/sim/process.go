@@ -11,14 +11,16 @@ import (
 // process is one simulated process. All its effects on the world go through it, so
 // that a crash takes effect between two of them.
 type process struct {
-	name    string
-	world   *world
-	ctx     context.Context // ends with the process
-	kill    context.CancelFunc
-	skew    time.Duration
-	dead    atomic.Bool
-	frozen  atomic.Pointer[chan struct{}] // closed to resume it
-	crashes float64                       // probability of a crash after each effect
+	name   string
+	world  *world
+	ctx    context.Context // ends with the process
+	kill   context.CancelFunc
+	skew   time.Duration
+	dead   atomic.Bool
+	frozen atomic.Pointer[chan struct{}] // closed to resume it
+	// wasFrozen says that the process was frozen at any time.
+	wasFrozen atomic.Bool
+	crashes   float64 // probability of a crash after each effect
 }
 
 // start returns a new process, with a clock of its own.
@@ -35,6 +37,7 @@ func (p *process) Now() time.Time { return time.Now().Add(p.skew) }
 // crash ends the process at once. None of its later effects happens.
 func (p *process) crash() {
 	p.dead.Store(true)
+	p.world.spending.end(p.name)
 	p.kill()
 }
 
@@ -42,6 +45,7 @@ func (p *process) crash() {
 func (p *process) freeze() (resume func()) {
 	ch := make(chan struct{})
 	p.frozen.Store(&ch)
+	p.wasFrozen.Store(true)
 	return func() { p.frozen.Store(nil); close(ch) }
 }
 

@@ -58,6 +58,7 @@ func (s *scenario) retry(ctx context.Context) bool {
 	s.parent = &family{selection: sel, out: split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile)))}
 	s.id, s.retriedAt = child.Run, time.Now()
+	s.spending.follow(s.id)
 	s.faultsEnded.Store(false)
 	if s.action == undisturbed { // the others are those of the config, which the child has too
 		s.action = action(s.rand.intN("child's plot", 3))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"rollout/events"
@@ -76,6 +77,7 @@ func (w *world) write() *scenario {
 		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, 30*time.Second))
 	case exhaustsTokens:
 		s.cfg.Limits.Tokens = int64(1 + w.rand.intN("tokens", 400))
+		w.maxWords = 1 + w.rand.intN("longest prompt", 60)
 	case failsFast:
 		s.cfg.Limits.FailFast = true
 	}
@@ -134,7 +136,7 @@ func (w *world) file(key string, lines int, ids map[string]bool) file {
 			ids[l.id] = true
 			l.bytes = fmt.Appendf(nil, `{"id":%q,"prompt":"number %d of %s"}`, l.id, n, key)
 		default:
-			l.bytes = fmt.Appendf(nil, `{"prompt":"number %d","tag":[%d, 1e2]}`, w.rand.intN("prompt", 50), n)
+			l.bytes = fmt.Appendf(nil, `{"prompt":"number %d%s","tag":[%d, 1e2]}`, w.rand.intN("prompt", 50), w.words(), n)
 		}
 		b.Write(l.bytes)
 		b.WriteString("\n")
@@ -142,6 +144,14 @@ func (w *world) file(key string, lines int, ids map[string]bool) file {
 	}
 	f.bytes = b.Bytes()
 	return f
+}
+
+// words draws words that make a prompt dearer, in a run with a token budget.
+func (w *world) words() string {
+	if w.maxWords == 0 {
+		return ""
+	}
+	return strings.Repeat(" and", w.rand.intN("words", w.maxWords))
 }
 
 // submit puts the files and creates the run over all of them. It repeats the
@@ -157,6 +167,7 @@ func (s *scenario) submit(ctx context.Context) {
 	}
 	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
 	s.id = m.Run
+	s.spending.follow(s.id)
 	p := s.start(ctx, "submitter", 0)
 	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy, Kinds: s.kinds()})
 	for range 1 + s.rand.intN("submissions", 3) {
@@ -193,6 +204,7 @@ func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 		pause(ctx, s.rand.duration("before stop", 0, 12*time.Second))
 		if do("stop", func() error { return user.Stop(ctx, id, "enough") }) {
 			s.audit.setPaused(id, true)
+			s.spending.mustEnd(id)
 		}
 	}
 }

@@ -60,6 +60,8 @@ type world struct {
 	poison      poison
 	server      server
 	limit       limit
+	spending    spending
+	maxWords    int  // of prompts in a run with a token budget; 0: they are short
 	segmented   bool // output files are written in segments
 	rounds      int  // of a run whose plan grows; 0 for a batch
 	judged      int  // the round that workers of another pool answer; 0 for none
@@ -191,6 +193,7 @@ func (w *world) runWorkers(ctx context.Context, pool, name string) {
 		if err := wk.Run(p.ctx); err != nil {
 			w.tracef("%s ended: %v", p.name, err)
 			w.limit.end(p.name)
+			w.spending.end(p.name)
 		}
 		p.crash() // ends the disturbance
 		disturbance.Wait()

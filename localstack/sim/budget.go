@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/record"
+)
+
+// spending is what the engine was asked and has answered, and when runs had to end. It
+// is safe for concurrent use.
+type spending struct {
+	mu      sync.Mutex
+	run     identity.RunID               // that is under way
+	ends    map[identity.RunID]time.Time // when its desired end was written
+	answers []answered                   // of the run under way
+	largest int64                        // tokens of an answer with its prompt
+	ended   map[string]time.Time         // when a worker ended without giving its shards back
+}
+
+// answered is a request that has its answer.
+type answered struct {
+	worker string
+	at     time.Time
+	tokens int64
+}
+
+// follow says that a run is under way from now on.
+func (s *spending) follow(id identity.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run, s.answers, s.largest = id, nil, 0
+}
+
+// askedLate is how long after the desired end of a run was written a request may begin.
+// A worker reads it after each heartbeat, and ends if it can write none for SelfFence.
+func (w *world) askedLate() time.Duration { return w.timings.SelfFence + 2*w.timings.Interval }
+
+// begin checks that a request does not begin long after its run had to end.
+func (s *spending) begin(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end, ok := s.ends[s.run]; ok && time.Since(end) > p.world.askedLate() && !p.wasFrozen.Load() && !p.dead.Load() {
+		p.world.audit.mu.Lock()
+		defer p.world.audit.mu.Unlock()
+		p.world.audit.breakf("%s asks the engine %s after the end of its run", p.name, time.Since(end))
+	}
+}
+
+// control notes when a run has to end.
+func (s *spending) control(key string, value []byte) {
+	id, ok := strings.CutPrefix(key, record.ControlKey(""))
+	var c record.Control
+	if !ok || json.Unmarshal(value, &c) != nil || c.Desired != record.DesiredEnd {
+		return
+	}
+	s.mustEnd(identity.RunID(id))
+}
+
+// mustEnd notes that the run has to end from now on.
+func (s *spending) mustEnd(id identity.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ends == nil {
+		s.ends = map[identity.RunID]time.Time{}
+	}
+	if _, known := s.ends[id]; !known {
+		s.ends[id] = time.Now()
+	}
+}
+
+// answer notes that the worker has an answer.
+func (s *spending) answer(worker string, u engine.Usage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tokens := u.PromptTokens + u.CompletionTokens
+	s.answers = append(s.answers, answered{worker, time.Now(), tokens})
+	s.largest = max(s.largest, tokens)
+}
+
+// end notes that the worker ends now, and takes with it what it has not saved.
+func (s *spending) end(worker string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended = map[string]time.Time{}
+	}
+	if _, known := s.ended[worker]; !known {
+		s.ended[worker] = time.Now()
+	}
+}
+
+// checkBudget checks that the run has spent no more than its token budget, but for one
+// request of each shard that was in flight at once, and that the documents say what it
+// has spent, but for what a worker answered between its last heartbeat and its crash.
+func (s *scenario) checkBudget(ctx context.Context, st run.State) {
+	budget := s.cfg.Limits.Tokens
+	if budget == 0 {
+		return
+	}
+	var counted int64
+	for n := range st.Shards {
+		d, err := s.docs.Get(ctx, identity.ShardKey(s.id, n))
+		if err != nil {
+			continue // it was never claimed
+		}
+		var doc shard.Doc
+		if err := json.Unmarshal(d.Value, &doc); err != nil {
+			s.t.Fatal(err)
+		}
+		counted += doc.Counts.Tokens()
+	}
+	l := &s.spending
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all, lost int64
+	for _, a := range l.answers {
+		all += a.tokens
+		if end, ok := l.ended[a.worker]; ok && end.Sub(a.at) < s.timings.SelfFence+s.timings.Interval {
+			lost += a.tokens
+		}
+	}
+	if most := budget + int64(s.audit.widest[s.id])*l.largest; counted > most {
+		s.audit.breakf("%d tokens are spent of a budget of %d, at most %d in flight", counted, budget, most-budget)
+	}
+	if st.Reason == run.ReasonBudget && st.Counts.Tokens() < budget && counted < budget {
+		s.audit.breakf("the budget of %d is used up when %d tokens are spent", budget, counted)
+	}
+	if counted > all {
+		s.audit.breakf("the documents count %d tokens, the engine has answered with %d", counted, all)
+	}
+	if st.Reason == run.ReasonDone && all > counted+lost {
+		s.audit.breakf("the engine has answered with %d tokens, the documents count %d, and %d may be lost",
+			all, counted, lost)
+	}
+}
