@@ -58,7 +58,7 @@ func TestOverviewListsUploadsThatAreNotRuns(t *testing.T) {
 		got[u.Key] = u.Why
 	}
 	for key, want := range map[string]string{
-		"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "end its name in .jsonl",
+		"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "rollout convert x.csv x.jsonl",
 		"prompts/locked.jsonl": "it can't be read: permission denied",
 	} {
 		if !strings.Contains(got[key], want) {

@@ -113,7 +113,9 @@ func TestUploadThatCannotRunBecomesARefusedRun(t *testing.T) {
 			want: "no pool serves the model other"},
 		"several pools, no model": {want: "several pools",
 			pools: []config.Pool{{Name: "a", Model: "m"}, {Name: "b", Model: "n"}}},
-		"UTF-16":             {content: "\xff\xfe{\x00", want: "UTF-16"},
+		"UTF-16": {content: "\xff\xfe{\x00", want: "UTF-16"},
+		"a JSON array": {content: "[\n{\"prompt\":\"a\"}\n]\n",
+			want: "rollout convert --from json x.jsonl x-lines.jsonl"},
 		"not a gzip archive": {key: "prompts/x.jsonl.gz", want: "gzip"},
 		"not a zstd archive": {key: "prompts/x.jsonl.zst", want: "unpack"},
 	} {

@@ -187,6 +187,8 @@ var Linked = []struct {
 }{
 	{
 		Programs: "./functions/aws/...", Tags: "lambda.norpc",
-		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/..."},
+		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
+			"github.com/parquet-go/..."},
 	},
+	{Programs: "./gpuworker", Never: []string{"github.com/parquet-go/..."}}, // only rollout convert reads Parquet
 }

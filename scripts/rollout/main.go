@@ -17,6 +17,7 @@ func main() {
 	}
 	process.TuneMemory(machine.MemoryLimit())
 	os.Exit(command.Main(context.Background(), os.Args[1:], command.Env{
+		In:     os.Stdin,
 		Out:    os.Stdout,
 		Err:    os.Stderr,
 		Clock:  clock.System{},

@@ -2,10 +2,12 @@ package input
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"rollout/shared/blob"
 	"rollout/shared/fault"
+	"rollout/shared/jsonl"
 	"rollout/shared/record"
 )
 
@@ -62,7 +64,18 @@ func CheckPromptsKey(key string) error {
 	}
 	if !IsPromptsKey(key) {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("object %q is not a prompts file by its name", key),
-			Remedy: "end its name in .jsonl, .jsonl.gz or .jsonl.zst"}
+			Remedy: NameRemedy(key)}
 	}
 	return nil
+}
+
+// NameRemedy says what to do with a file that is not a prompts file by its name: how to convert one of another format,
+// else how to name it.
+func NameRemedy(name string) string {
+	plain := strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+	switch path.Ext(plain) {
+	case ".json", ".ndjson", ".csv", ".tsv", ".parquet", ".pq":
+		return "convert it to JSON lines with " + jsonl.ConvertCommand(name, "")
+	}
+	return "end its name in .jsonl, .jsonl.gz or .jsonl.zst"
 }

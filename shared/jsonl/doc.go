@@ -1,5 +1,5 @@
 // Package jsonl reads files of JSON lines: Scanner splits them into lines, Sniff
-// recognizes files of other formats, and Object and Array walk the values of a line
+// and Recognize tell files of other formats, and Object and Array walk the values of a line
 // without decoding them.
 //
 // Lines are split at 0x0A only. Values keep their bytes: numbers, escapes and the order

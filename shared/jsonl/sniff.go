@@ -21,7 +21,6 @@ var magics = [...]struct{ prefix, name, remedy string }{
 	{"BZh", "bzip2", unpackRemedy},
 	{"\xFD7zXZ\x00", "xz", unpackRemedy},
 	{"PK\x03\x04", "zip", unpackRemedy},
-	{"PAR1", "Parquet", "convert it to JSON lines"},
 }
 
 const (

@@ -38,7 +38,7 @@ func CompletePrompts(ctx context.Context, m *record.Manifest, at Site) error {
 		if err != nil {
 			return err
 		}
-		if err := jsonl.Sniff(head); err != nil {
+		if err := recognize(in, head); err != nil {
 			return fault.Wrap(err, "%s", in.Label())
 		}
 		if m.Dialect == "" && len(head) > 0 {
@@ -49,6 +49,14 @@ func CompletePrompts(ctx context.Context, m *record.Manifest, at Site) error {
 		m.Dialect = string(dialect.Plain)
 	}
 	return nil
+}
+
+// recognize refuses an input of another format than JSON lines, by its beginning.
+func recognize(in record.Input, head []byte) error {
+	if len(head) > jsonl.RecognizeLen {
+		return jsonl.Recognize(in.Label(), head[:jsonl.RecognizeLen], false)
+	}
+	return jsonl.Recognize(in.Label(), head, in.Packed == "" && int64(len(head)) == in.Size)
 }
 
 // poolOf returns the pool that serves the model. A config without a model gets the

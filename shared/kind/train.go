@@ -9,7 +9,6 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/input"
-	"rollout/shared/jsonl"
 	"rollout/shared/record"
 )
 
@@ -45,7 +44,7 @@ func completeTraining(ctx context.Context, m *record.Manifest, at Site) error {
 			Remedy: "put rows into the .jsonl beside its config: a training of kind " + m.Config.Algorithm.Kind +
 				" learns from them"}
 	}
-	return fault.Wrap(jsonl.Sniff(head), "%s", m.Inputs[0].Label())
+	return fault.Wrap(recognize(m.Inputs[0], head), "%s", m.Inputs[0].Label())
 }
 
 // trainingJob is Kind.Job of a training: its prompt names the rows.

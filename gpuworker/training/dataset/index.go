@@ -53,7 +53,7 @@ const maxProblems = 20
 // is an Invalid fault with the message `name:line: reason`.
 func Open(ctx context.Context, source Source, check func(line []byte) error) (*Index, error) {
 	x := &Index{source: source, every: 1, hash: maphash.MakeSeed()}
-	if err := x.sniff(); err != nil {
+	if err := x.recognize(); err != nil {
 		return nil, err
 	}
 	digest := blake3.New(32, nil)
@@ -93,13 +93,13 @@ func Open(ctx context.Context, source Source, check func(line []byte) error) (*I
 	return x, nil
 }
 
-// sniff checks the encoding of the source's first bytes.
-func (x *Index) sniff() error {
-	head := make([]byte, min(int64(jsonl.SniffLen), x.source.Size()))
+// recognize refuses a source of another format than JSON lines, by its first bytes.
+func (x *Index) recognize() error {
+	head := make([]byte, min(int64(jsonl.RecognizeLen), x.source.Size()))
 	if _, err := x.source.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return fault.WithKind(fault.Unavailable, err, "read %s", x.source.Name())
 	}
-	return fault.Wrap(jsonl.Sniff(head), "%s", x.source.Name())
+	return fault.Wrap(jsonl.Recognize(x.source.Name(), head, int64(len(head)) == x.source.Size()), "%s", x.source.Name())
 }
 
 // checked returns the error of a line, with the source's name and line number.

@@ -49,8 +49,9 @@ func FindInputs(glob, outputDir string) ([]string, error) {
 	var files []string
 	for _, f := range found {
 		if _, ok := input.Packing(f); !ok {
-			return nil, &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("input.glob matches %s", f),
-				Remedy: "prompts files must end in .jsonl, .jsonl.gz or .jsonl.zst"}
+			return nil, &fault.Error{Kind: fault.Invalid,
+				Op:     fmt.Sprintf("input.glob matches %s, which is not a prompts file by its name", f),
+				Remedy: input.NameRemedy(f)}
 		}
 		files = append(files, f)
 	}

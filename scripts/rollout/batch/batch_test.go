@@ -47,7 +47,7 @@ func TestFindInputsReturnsSortedMatches(t *testing.T) {
 		{filepath.Join(dir, "**/[b-c].jsonl"), at("b.jsonl", "sub/c.jsonl"), ""},
 		{filepath.Join(dir, "**/[b-d]*.jsonl"), nil, "which the batch writes"},
 		{filepath.Join(dir, "out/*.jsonl"), nil, "which the batch writes"},
-		{filepath.Join(dir, "*"), nil, "prompts files must end in .jsonl"},
+		{filepath.Join(dir, "*"), nil, "not a prompts file by its name (end its name in .jsonl"},
 		{filepath.Join(dir, "many/*.jsonl"), nil, "2500 files are too many for one run"},
 		{filepath.Join(dir, "x*.jsonl"), nil, "correct the pattern"},
 		{"no-such-folder/*.jsonl", nil, "relative paths are relative to /"},

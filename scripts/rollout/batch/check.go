@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,15 @@ func (r *Report) file(ctx context.Context, c config.Infer, path string, name *di
 		return fault.WithKind(fault.Invalid, err, "unpack")
 	}
 	defer u.Close()
-	lines := jsonl.NewScanner(u, jsonl.Options{})
+	content := bufio.NewReaderSize(u, jsonl.RecognizeLen)
+	head, err := content.Peek(jsonl.RecognizeLen)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fault.WithKind(fault.Invalid, err, "read")
+	}
+	if err := jsonl.Recognize(path, head, err != nil); err != nil {
+		return err
+	}
+	lines := jsonl.NewScanner(content, jsonl.Options{})
 	for {
 		l, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -64,11 +73,6 @@ func (r *Report) file(ctx context.Context, c config.Infer, path string, name *di
 		}
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-		if l.Number == 1 {
-			if err := jsonl.Sniff(l.Raw); err != nil {
-				return err
-			}
 		}
 		if l.Blank {
 			continue

@@ -291,7 +291,8 @@ func TestStatusNotesUploadsThatAreNotRuns(t *testing.T) {
 		Refused: "no pool serves the model X"})
 	r := f.rollout("status")
 	for _, want := range []string{"bad was refused: no pool serves the model X\n",
-		`prompts/new.csv: object "prompts/new.csv" is not a prompts file by its name (end its name in`} {
+		"prompts/new.csv: object \"prompts/new.csv\" is not a prompts file by its name (" +
+			"convert it to JSON lines with `rollout convert new.csv new.jsonl`)"} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, r.err)
 		}
@@ -556,7 +557,7 @@ func TestErrorsNameTheirRemedy(t *testing.T) {
 			[]string{"explain", "weekly", "--events-file", "/nowhere", "--dir", f.dir}},
 		{2, "name a readable file of JSON lines", []string{"submit", "/nowhere.jsonl", "--dir", f.dir}},
 		{2, "write the prompts to a file first", []string{"submit", folder, "--dir", f.dir}},
-		{2, "end its name in .jsonl", []string{"submit", csv, "--dir", f.dir}},
+		{2, "rollout convert x.csv x.jsonl`)", []string{"submit", csv, "--dir", f.dir}},
 		{2, "see examples/batch.toml", []string{"infer", "batch", "--config", "/nowhere.toml"}},
 		{2, "input.glob", []string{"infer", "batch", "--config", batch, "--dry-run"}},
 		{2, "name a writable file with -o", []string{"bundle", "weekly", "-o", "/nowhere/x.tar.gz", "--dir", f.dir}},

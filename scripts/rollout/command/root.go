@@ -33,6 +33,7 @@ func commands(e *Env) []*cobra.Command {
 		statusCommand(e),
 		resultsCommand(e),
 		explainCommand(e),
+		convertCommand(e),
 		runCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
@@ -52,6 +53,7 @@ func commands(e *Env) []*cobra.Command {
 
 // Env is the environment of a command.
 type Env struct {
+	In       io.Reader
 	Out, Err io.Writer
 	Clock    clock.Clock
 	Getenv   func(string) string

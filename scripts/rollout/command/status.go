@@ -111,7 +111,7 @@ func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pa
 }
 
 // complete matches command lines that need no location flags.
-var complete = regexp.MustCompile(`--(dir|cloud|provider|help)\b`)
+var complete = regexp.MustCompile(`--(dir|cloud|provider|help)\b|^rollout convert `)
 
 // withLocationFlags completes the commands in a text, so that users can copy them: `rollout up` becomes
 // `rollout up --dir D`. It leaves commands that have such flags already, and other text, unchanged.

@@ -115,7 +115,8 @@ func TestSubmitRefusesInvalidFilesBeforeCopying(t *testing.T) {
 		objects    map[string]string // in the bucket before
 		want       string
 	}{
-		"another extension":              {"x.csv", "a,b\n", "", nil, "end its name in .jsonl, .jsonl.gz or .jsonl.zst"},
+		"another extension": {"x.csv", "a,b\n", "", nil,
+			"convert it to JSON lines with `rollout convert x.csv x.jsonl`"},
 		"a hidden file":                  {".x.jsonl", "{}\n", "", nil, "begins with a dot"},
 		"UTF-16":                         {"x.jsonl", "\xff\xfe{\x00}\x00", "", nil, "UTF-16LE"},
 		"compressed, without extension":  {"x.jsonl", "\x1f\x8b\x08\x00\x00", "", nil, "end its name in .jsonl.gz"},

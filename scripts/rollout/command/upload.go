@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -60,12 +61,7 @@ func checkFile(path string) error {
 		return unreadable(err)
 	}
 	defer f.Close() // opened for reading: closing loses nothing
-	head := make([]byte, jsonl.SniffLen)
-	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return unreadable(err)
-	}
-	return checkHead(path, head[:n])
+	return checkContent(path, f)
 }
 
 func unreadable(err error) error {
@@ -76,18 +72,28 @@ func unreadable(err error) error {
 // magicBytes are the first bytes of compressed files, by file name extension.
 var magicBytes = map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
 
-// checkHead checks that the first bytes of the file match its name.
-func checkHead(path string, head []byte) error {
+// checkContent checks that the beginning of the file is what its name says.
+func checkContent(path string, f io.Reader) error {
 	ext := filepath.Ext(path)
-	magic, compressed := magicBytes[ext]
-	switch {
-	case !compressed:
-		return fault.Wrap(jsonl.Sniff(head), "%s", path)
-	case !bytes.HasPrefix(head, []byte(magic)):
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not compressed as its name says", path),
-			Remedy: "compress it, or remove " + ext + " from its name"}
+	packed, _ := input.Packing(path)
+	raw := bufio.NewReader(f)
+	if magic, compressed := magicBytes[ext]; compressed {
+		if head, _ := raw.Peek(len(magic)); string(head) != magic { // a failure to read is met again
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not compressed as its name says", path),
+				Remedy: "compress it, or remove " + ext + " from its name"}
+		}
 	}
-	return nil
+	content, err := input.Unpack(raw, packed)
+	if err != nil {
+		return fault.WithKind(fault.Invalid, err, "%s", path)
+	}
+	defer content.Close() // opened for reading: closing loses nothing
+	head := make([]byte, jsonl.RecognizeLen)
+	n, err := io.ReadFull(content, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return unreadable(fault.Wrap(err, "%s", path))
+	}
+	return fault.Wrap(jsonl.Recognize(path, head[:n], err != nil), "%s", path)
 }
 
 // checkOutside refuses a file that is in the bucket's prompts folder. It became a run when it was written there, and

@@ -41,6 +41,13 @@ func (t *Transfer) Close() {
 	t.container.Wait()
 }
 
+// Add counts n bytes.
+func (t *Transfer) Add(n int) {
+	if t != nil {
+		t.line.IncrBy(n)
+	}
+}
+
 // Reader returns a reader that counts the bytes that are read from r.
 func (t *Transfer) Reader(r io.Reader) io.Reader {
 	if t == nil {
