@@ -17,8 +17,10 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/installation"
+	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
@@ -114,9 +116,13 @@ func (o *onceRunner) ignoreEnded(ctx context.Context) error {
 	return err
 }
 
-// open returns the runs to follow, oldest first. If there are none, waiting reports whether an upload has yet to become
-// a run.
+// open returns the runs to follow, oldest first. If there are none, waiting reports whether an upload, or a task such
+// as a requested retry, has yet to become a run.
 func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bool, err error) {
+	hasTask, err := o.hasTask(ctx) // first: a task ends after its run is listed
+	if err != nil {
+		return nil, false, err
+	}
 	all, err := o.service.List(ctx)
 	if err != nil {
 		return nil, false, err
@@ -132,7 +138,17 @@ func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bo
 		return open, false, nil
 	}
 	waiting, err = o.hasNewUpload(ctx, known)
-	return nil, waiting, err
+	return nil, waiting || hasTask, err
+}
+
+// hasTask reports whether a task waits or is in progress.
+func (o *onceRunner) hasTask(ctx context.Context) (bool, error) {
+	q, ok := o.prepared.Ports.Queues.(queue.Depther)
+	if !ok {
+		return false, nil
+	}
+	visible, hidden, err := q.Depth(ctx, host.TaskQueue)
+	return visible+hidden > 0, err
 }
 
 // hasNewUpload reports whether the bucket holds a prompts file that is not one of the known runs.
