@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/shared/core/identity"
 	"rollout/shared/record"
 )
 
@@ -60,30 +61,51 @@ func wantSame(t *testing.T, got, want outcome) {
 // of a config beside it.
 func local(t *testing.T, s llm, key, content string, config ...string) outcome {
 	t.Helper()
-	dir := t.TempDir()
-	object := filepath.Join(dir, "bucket", filepath.FromSlash(key))
+	l := laptop{t, t.TempDir(), s.url}
+	return l.outcome(l.complete(key, content, config...))
+}
+
+// laptop is an installation in a folder of this machine, and the URL of its server.
+type laptop struct {
+	t           *testing.T
+	dir, server string
+}
+
+// complete uploads an object, with the text of a config beside it, and completes its
+// run. It is the first one of the installation.
+func (l laptop) complete(key, content string, config ...string) identity.RunID {
+	l.t.Helper()
+	object := filepath.Join(l.dir, "bucket", filepath.FromSlash(key))
 	if err := os.MkdirAll(filepath.Dir(object), 0o755); err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	files := map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + smallShards, object: content}
+	files := map[string]string{filepath.Join(l.dir, "rollout.toml"): "schema_version = 1\n" + smallShards, object: content}
 	for _, text := range config {
 		files[strings.TrimSuffix(object, ".jsonl")+".toml"] = text
 	}
 	for path, text := range files {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+			l.t.Fatal(err)
 		}
 	}
-	_, err := rollout(t, nil, "up", "--dir", dir, "--engine", s.url+"/v1", "--once", "--listen", "127.0.0.1:0")
-	found, globErr := filepath.Glob(filepath.Join(dir, "bucket", "runs", "*", record.SummaryFile))
+	err := l.up()
+	found, globErr := filepath.Glob(filepath.Join(l.dir, "bucket", "runs", "*", record.SummaryFile))
 	if globErr != nil || len(found) != 1 {
-		t.Fatalf("rollout up has %d runs, want 1: %v", len(found), err)
+		l.t.Fatalf("rollout up has %d runs, want 1: %v", len(found), err)
 	}
-	return readOutcome(t, func(name string) string {
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(found[0]), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+	return identity.RunID(filepath.Base(filepath.Dir(found[0])))
+}
+
+// up ends all runs. It returns an error if items failed.
+func (l laptop) up() error {
+	_, err := rollout(l.t, nil, "up", "--dir", l.dir, "--engine", l.server+"/v1", "--once", "--listen", "127.0.0.1:0")
+	return err
+}
+
+// outcome reads the files of a run that has ended.
+func (l laptop) outcome(id identity.RunID) outcome {
+	l.t.Helper()
+	return readOutcome(l.t, func(name string) string {
+		return read(l.t, filepath.Join(l.dir, "bucket", filepath.FromSlash(record.OutputKey(id, name))))
 	})
 }
