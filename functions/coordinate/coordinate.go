@@ -116,8 +116,8 @@ const (
 )
 
 // Apply applies events to a run: see the steps in the package comment. It
-// returns the events that contradict the run's plan. After an error the events
-// are to be delivered again.
+// returns the events that contradict the run's plan, and those that the state has no
+// room for. After an error the events are to be delivered again.
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
 	for n, most := 0, maxTransitions; n < most; n++ {

@@ -83,6 +83,10 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 	}
 	bad := map[int]bool{}
 	for _, e := range rejected {
+		if e.Kind == run.VariantPruned {
+			c.warn(ctx, "variant not pruned: the run has pruned as many as it can record",
+				observe.KeyRun, id, "variant", e.Variant)
+		}
 		if e.MessageIndex == fromSelf || bad[e.MessageIndex] {
 			continue
 		}

@@ -80,7 +80,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 	if l.state.Shards > 0 {
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
-	now, pools, needed := c.Clock.Now(), l.manifest.Pools(), neededPools(l.manifest, l.state, w.Roles)
+	now, pools, needed := c.Clock.Now(), l.manifest.Pools(), l.manifest.NeededPools(l.state.WithRoles(w.Roles))
 	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		if !slices.Contains(pools, b.Pool) || c.opts.Timings.Dead(b, now) {
 			return nil

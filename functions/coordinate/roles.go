@@ -39,26 +39,3 @@ func (c *Coordinator) unserved(m record.Manifest) string {
 	}
 	return ""
 }
-
-// neededPools returns the pools that have shards of the run to answer: those of
-// the roles whose planned shards are not all done, or else the answer's. roles is
-// what is planned now.
-func neededPools(m record.Manifest, s run.State, roles []run.RolePlan) []string {
-	if len(m.Roles) == 0 {
-		return []string{m.Pool}
-	}
-	var out []string
-	for n, planned := range roles {
-		r, err := m.Role(uint32(n))
-		if err != nil || n < len(s.Roles) && s.Roles[n].Done >= planned.Shards {
-			continue
-		}
-		if planned.Shards > 0 && !slices.Contains(out, r.Pool) {
-			out = append(out, r.Pool)
-		}
-	}
-	if len(out) == 0 {
-		return []string{m.Pool}
-	}
-	return out
-}

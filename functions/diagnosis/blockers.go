@@ -75,7 +75,7 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 		out = append(out, status.Blocker{Code: NoInput, Text: "the plan can't go on: " + p.Plan.Problem})
 	}
 	out = append(out, lostWorkers(p, s, now)...)
-	for _, pool := range s.NeededPools() {
+	for _, pool := range p.Manifest.NeededPools(p.State) {
 		out = append(out, poolBlockers(p, s, pool, now)...)
 	}
 	if len(out) == 0 && s.Shards.Total == 0 {

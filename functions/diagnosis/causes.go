@@ -88,7 +88,7 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 	if s.Phase != run.Running && s.Phase != run.Planning {
 		return append(out, itemFailures(s)...)
 	}
-	c := sumWorkers(p, s.NeededPools())
+	c := sumWorkers(p, p.Manifest.NeededPools(p.State))
 	// An engine that is away already explains the speed and the faults, and a limit the
 	// speed.
 	has := func(code string) bool {

@@ -215,6 +215,9 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 	sh.Items = int(loc.Cut.Items)
 	t.Shard = &sh
 	t.say("it is item %d of shard %d, which has %d", t.Position+1, sh.Shard, sh.Items)
+	if pruned, err := x.pruned(ctx, p, &t, d, loc.Cut.Variant); err != nil || pruned {
+		return t, err
+	}
 	return t, x.locateInShard(ctx, p, &t, d, now)
 }
 
@@ -276,11 +279,7 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 	ended := p.State.Phase.Ended()
 	t.say("%s", t.Shard.Describe(now))
 	switch {
-	case p.State.Done.Set.Has(d.Shard) && d.State == shard.Pending:
-		t.markUnprocessed(fault.Pruned, "its variant was pruned before its shard was sent")
-		if !ended {
-			return nil
-		}
+	case ended && p.State.Done.Set.Has(d.Shard) && d.State == shard.Pending: // its document is cleaned up
 		return x.findInOutputs(ctx, p, t)
 	case ended && (d.State != shard.Done || p.State.FrozenFrontier > 0 && d.Shard >= p.State.FrozenFrontier):
 		t.markUnprocessed(p.State.Reason.Class(), "the run ended before its shard was sent")
@@ -336,6 +335,29 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 		}
 	}
 	return nil
+}
+
+// pruned reports on an item whose shard is done without having been sent, because its
+// variant was pruned before, as the record of that says. It returns false for others.
+func (x *Explainer) pruned(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc,
+	variant uint32) (bool, error) {
+	if d.State != shard.Pending || !p.State.Done.Set.Has(d.Shard) {
+		return false, nil
+	}
+	var r record.PrunedVariant
+	err := input.ReadJSON(ctx, x.ports.Blobs, record.PrunedKey(p.Manifest.Run, variant), &r)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t.markUnprocessed(fault.Pruned, fmt.Sprintf("its variant (%d) was pruned before its shard was sent: %s",
+		variant, r.Why))
+	if !p.State.Phase.Ended() {
+		return true, nil
+	}
+	return true, x.findInOutputs(ctx, p, t)
 }
 
 // markUnprocessed sets the state of an item without a row in an ended run.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -100,15 +101,17 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Pl
 }
 
 // results are the results of the shards from lo to hi of a run, which are all done.
+// Shards that were never sent, because their variant was pruned, have none.
 type results struct {
 	*Planner
 	run    identity.RunID
 	lo, hi int
+	index  *input.Index
 }
 
 // lastResults returns the results of what was planned last.
 func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
-	r := results{Planner: p, run: id, lo: doc.Shards, hi: doc.Shards}
+	r := results{Planner: p, run: id, lo: doc.Shards, hi: doc.Shards, index: input.NewIndex(p.Blobs, p.Docs)}
 	first := doc.LastFirst()
 	if first == doc.Merged { // an input without a line has no range
 		return r, nil
@@ -122,7 +125,7 @@ func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record
 	return r, err
 }
 
-// docs yields the documents of the shards, in their order.
+// docs yields the documents of the shards that have a result, in their order.
 func (r results) docs(ctx context.Context) iter.Seq2[shard.Doc, error] {
 	return func(yield func(shard.Doc, error) bool) {
 		for lo := r.lo; lo < r.hi; lo += document.MaxKeys {
@@ -135,14 +138,39 @@ func (r results) docs(ctx context.Context) iter.Seq2[shard.Doc, error] {
 				yield(shard.Doc{}, err)
 				return
 			}
-			for _, raw := range docs {
+			for i, raw := range docs {
 				d, err := committed(raw)
+				if fault.Is(err, fault.Unavailable) {
+					pruned, problem := r.pruned(ctx, lo+i)
+					if pruned {
+						continue
+					}
+					err = cmp.Or(problem, err)
+				}
 				if !yield(d, err) || err != nil {
 					return
 				}
 			}
 		}
 	}
+}
+
+// pruned reports whether the record of a pruned variant says why a shard, which counts
+// as done, has no result.
+func (r results) pruned(ctx context.Context, n int) (bool, error) {
+	e, row, err := r.index.FindShard(ctx, r.run, n)
+	if err != nil {
+		return false, err
+	}
+	rows, err := r.index.Rows(ctx, r.run, e, row, 1)
+	if err != nil {
+		return false, err
+	}
+	_, err = r.Blobs.Stat(ctx, record.PrunedKey(r.run, rows[0].Variant), "")
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // committed decodes the document of a shard that has a result.

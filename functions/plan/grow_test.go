@@ -143,6 +143,29 @@ func TestPlanGrowsByWhatTheKindMakesOfTheLastAnswers(t *testing.T) {
 	}
 }
 
+// TestPrunedShardsHaveNoAnswersToGrowBy grows a plan of which one shard is done without
+// a result. Only a record of its variant's pruning lets the plan go on.
+func TestPrunedShardsHaveNoAnswersToGrowBy(t *testing.T) {
+	t.Parallel()
+	d := newGrowing(t, file{text: `{"prompt":"1"}` + "\n" + `{"prompt":"2"}` + "\n" + `{"prompt":"3"}` + "\n"})
+	d.submitted()
+	d.answer("a", "b")
+	s := hosttest.Load[run.State](t, d.Ports, record.CoordinatorKey(id))
+	s.NextShard, s.Shards = 2, 2
+	s.Done.Set.Add(1)
+	hosttest.Save(t, d.Ports, record.CoordinatorKey(id), s)
+	again := events.RunSubmitted{Run: string(id)}
+	if err := d.Submitted(t.Context(), again); !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("a shard without a result: %v", err)
+	}
+	hosttest.Put(t, d.Ports, record.PrunedKey(id, 0), "{}")
+	d.submitted()
+	want := []string{`3 range 1:1 {"prompt":"a?"}`, `4 range 1:2 {"prompt":"b?"}`}
+	if got := d.prompts(); len(got) != 5 || !slices.Equal(got[3:], want) {
+		t.Errorf("its lines are %q, want %q at the end", got, want)
+	}
+}
+
 func TestRepeatedAndConcurrentGrowthChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, last := range []string{"a", "last"} {

@@ -122,9 +122,7 @@ func (r *Reader) fleet(ctx context.Context, p Progress) (f record.Fleet, err err
 	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() {
 		return f, nil
 	}
-	s := Status{Pool: p.Manifest.Pool}
-	s.setRoles(p)
-	for _, pool := range s.NeededPools() {
+	for _, pool := range p.Manifest.NeededPools(p.State) {
 		if !AliveIn(p.Workers, pool) {
 			_, _, err = host.Load(ctx, r.ports.Docs, record.FleetKey(pool), &f)
 			return f, fault.Wrap(err, "read the fleet of pool %s", pool)

@@ -36,17 +36,3 @@ func (s Status) Pools() []string {
 	}
 	return out
 }
-
-// NeededPools returns the pools that have shards of the run to answer now; the
-// answer's without it.
-func (s Status) NeededPools() (out []string) {
-	for _, r := range s.Roles {
-		if r.Done < r.Shards && !slices.Contains(out, r.Pool) {
-			out = append(out, r.Pool)
-		}
-	}
-	if len(out) == 0 {
-		return []string{s.Pool}
-	}
-	return out
-}

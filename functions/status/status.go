@@ -94,7 +94,7 @@ type Items struct {
 	Failed uint64 `json:"failed"` // without an answer, for good
 	// Unanswered are the failed items without a fault of their own: the run
 	// ended (stopped, expired, over budget, input changed) before they had a
-	// row.
+	// row, or pruned their variant.
 	Unanswered uint64 `json:"unanswered"`
 	// Uncommitted are the items whose row a worker or a checkpoint holds, and
 	// which is not committed yet.
@@ -201,8 +201,8 @@ func Of(p Progress, now time.Time) Status {
 	return s
 }
 
-// Unanswered reports whether the end of a run gives this class to items without
-// a row: such items are not at fault.
+// Unanswered reports whether a run gives this class to items that it leaves without an
+// answer: such items are not at fault.
 func Unanswered(c fault.Class) bool { return c.Unanswered() }
 
 func countUnanswered(byClass map[string]int) (n uint64) {

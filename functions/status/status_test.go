@@ -142,7 +142,7 @@ func TestStatusTellsProgressByRole(t *testing.T) {
 	if got := strings.Join(s.Pools(), " "); got != "default judges" {
 		t.Errorf("pools %s", got)
 	}
-	if got := strings.Join(s.NeededPools(), " "); got != "judges" {
+	if got := strings.Join(p.Manifest.NeededPools(p.State), " "); got != "judges" {
 		t.Errorf("it needs %s", got)
 	}
 	if b, _ := json.Marshal(status.Of(statustest.Midway(), noon)); strings.Contains(string(b), "roles") {

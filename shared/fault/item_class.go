@@ -29,11 +29,11 @@ const (
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
 	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged, Pruned}
 
-// Unanswered reports whether the end of a run gives this class to items without a row:
-// such items are not at fault.
+// Unanswered reports whether a run gives this class to items that it leaves without an
+// answer, because it ended or pruned them: such items are not at fault.
 func (c Class) Unanswered() bool {
 	switch c {
-	case CanceledItem, Expired, Budget, InputChanged:
+	case CanceledItem, Expired, Budget, InputChanged, Pruned:
 		return true
 	}
 	return false

@@ -96,6 +96,21 @@ func (m Manifest) OpenShards(s run.State) map[string]int {
 	return out
 }
 
+// NeededPools returns the pools that have planned shards to answer; the answer's if
+// none has.
+func (m Manifest) NeededPools(s run.State) (out []string) {
+	open := m.OpenShards(s)
+	for _, pool := range m.Pools() {
+		if open[pool] > 0 {
+			out = append(out, pool)
+		}
+	}
+	if len(out) == 0 {
+		return []string{m.Pool}
+	}
+	return out
+}
+
 // Counted returns the counts of a role in which the shards of p ended as c says.
 func (r Role) Counted(p run.RolePlan, c shard.Counts) RoleCounts {
 	by := map[string]int{}

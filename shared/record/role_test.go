@@ -68,4 +68,15 @@ func TestOpenShardsAreCountedByPool(t *testing.T) {
 	if got := (Manifest{Pool: "a"}).OpenShards(run.State{}); len(got) != 0 {
 		t.Errorf("nothing planned: %v", got)
 	}
+	if got := judged().NeededPools(s); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("three roles need the pools %v", got)
+	}
+	s.Roles[2].Done, s.Roles[1].Done = 4, 3
+	if got := judged().NeededPools(s); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("with all done, the pools %v are needed", got)
+	}
+	s = s.WithRoles([]run.RolePlan{{}, {Shards: 4}})
+	if got := judged().NeededPools(s); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("with more planned, the pools %v are needed", got)
+	}
 }

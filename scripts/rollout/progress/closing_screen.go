@@ -28,18 +28,18 @@ type OutcomeError struct {
 
 func (e *OutcomeError) Error() string { return e.text }
 
-// Outcome returns nil if the ended run answered all of at least one item, else an *OutcomeError. path returns where the
-// user finds an object of the bucket.
+// Outcome returns nil if the ended run has items and answered all that it did not prune, else an *OutcomeError. path
+// returns where the user finds an object of the bucket.
 func Outcome(s status.Status, path func(key string) string) error {
 	text := ""
 	switch {
 	case s.Phase.Succeeded() && s.Items.Total == 0:
 		text = fmt.Sprintf("run %s has no items (its input has no lines)", s.Run)
-	case s.Phase.Succeeded() && s.Items.Failed == 0:
+	case s.Phase.Succeeded():
 		return nil
-	case s.Phase.Succeeded() || s.Phase == run.CompletedWithErrors:
+	case s.Phase == run.CompletedWithErrors:
 		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
-			s.Run, Count(s.Items.Failed), Count(s.Items.Total), path(s.Errors))
+			s.Run, Count(s.Items.AtFault()), Count(s.Items.Total), path(s.Errors))
 	default:
 		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
 		if s.Message != "" {

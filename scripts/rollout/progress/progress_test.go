@@ -127,6 +127,7 @@ func TestOutcome(t *testing.T) {
 	}{
 		"all answered":   {run.Completed, 10, 0, "", ""},
 		"some failed":    {run.CompletedWithErrors, 10, 3, "", "3 of 10 items failed (see D/bucket/runs/x/errors.jsonl)"},
+		"all but pruned": {run.Completed, 10, 3, "", ""},
 		"an empty input": {run.Completed, 0, 0, "", "has no items"},
 		"stopped":        {run.Stopped, 10, 3, "", "ended as stopped"},
 		"refused":        {run.Failed, 0, 0, "no pool serves it", "ended as failed: no pool serves it"},

@@ -30,7 +30,7 @@ func (d *decider) affordable() int {
 	if d.rules.Tokens <= 0 {
 		return math.MaxInt
 	}
-	most := min(maxBudgeted, max(d.world.Workers, d.State.Done.Set.Len()-d.KeptShards, 1))
+	most := min(maxBudgeted, max(d.world.Workers, d.answeredShards(), 1))
 	mean := d.meanCost()
 	if mean == 0 {
 		return most
@@ -40,10 +40,13 @@ func (d *decider) affordable() int {
 	return max(1, min(most, int(min(pays, maxBudgeted))))
 }
 
+// answeredShards returns how many shards are done that were sent.
+func (d *decider) answeredShards() int { return d.State.Done.Set.Len() - d.KeptShards - d.PrunedShards }
+
 // meanCost returns how many tokens a shard took on average, 0 if that is not known. A
 // shard that waits took at least what it has spent.
 func (d *decider) meanCost() float64 {
-	n := d.State.Done.Set.Len() - d.KeptShards + len(d.Allowances.Waiting())
+	n := d.answeredShards() + len(d.Allowances.Waiting())
 	if n == 0 {
 		return 0
 	}

@@ -47,7 +47,8 @@
 //     in every step, so they need no event of their own.
 //   - Wakeup is Reevaluate that also repeats the requests to plan and finalize
 //     which were not answered.
-//   - VariantPruned, which coordinate itself makes, ends the dispatch of a variant.
+//   - VariantPruned, which coordinate itself makes, ends the dispatch of a variant. It
+//     is rejected when the state can hold no further variant: the sender may repeat it.
 //   - Finalized gives the counts of the written files. It is the last event: the
 //     run enters its terminal phase.
 //
@@ -66,7 +67,9 @@
 //
 // Of a pruned variant nothing more is sent. A step saves that with the effect
 // RecordPruned. From the next step on, when the record exists, the variant's shards
-// that were not sent become done as the commit frontier comes to them.
+// that were not sent become done as the commit frontier comes to them. Their items get
+// error rows of the class pruned, and are no errors of the run: it is Completed if no
+// other item failed.
 //
 // # Budget
 //

@@ -78,17 +78,22 @@ func (d *decider) scan() {
 // maxPruned bounds the ranges of pruned variants, so that the state stays small.
 const maxPruned = 128
 
-// prune stops sending shards of a variant. Those in flight finish. A variant more
-// than the state can hold is not pruned: its shards are sent.
-func (d *decider) prune(e Event) {
+// prune stops sending shards of a variant. Those in flight finish. It returns false
+// for a variant more than the state can hold: its shards are sent, until the caller
+// asks again and the state has room, because variants between pruned ones were pruned.
+func (d *decider) prune(e Event) bool {
 	next := d.Pruned.Clone()
-	if d.Reason != "" || !next.Add(int(e.Variant)) || len(next.Ranges()) > maxPruned {
-		return
+	if d.Reason != "" || !next.Add(int(e.Variant)) {
+		return true
+	}
+	if len(next.Ranges()) > maxPruned {
+		return false
 	}
 	d.Pruned = next
 	d.Gaps.Prune(e.Variant)
 	d.effect(Effect{Kind: RecordPruned, Range: &interval.Range{Lo: int(e.Variant), Hi: int(e.Variant) + 1},
 		Why: clip(e.Why)})
+	return true
 }
 
 // maxPassed is how many shards of pruned variants a step passes over.
@@ -117,6 +122,7 @@ func (d *decider) passPruned() {
 		d.State.Done.Set.Add(n)
 		d.Skipped.Remove(n)
 		d.NextShard = max(d.NextShard, n+1)
+		d.PrunedShards++
 		d.countPruned(a)
 	}
 }

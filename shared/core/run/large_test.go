@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	largeFlag = flag.Int("large", 8_000, "how many shards the large runs of tests have")
+	largeFlag = flag.Int("large", 5_000, "how many shards the large runs of tests have")
 	benchFlag = flag.Int("bench-shards", 1_000_000, "how many shards the runs of benchmarks have")
 )
 

@@ -173,6 +173,7 @@ func everyOther(s State, rng *rand.Rand, release int) (batch []Event) {
 
 func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 	t.Parallel()
+	const prunedItems = 5 // of the failed ones, if so many failed
 	for _, c := range []struct {
 		reason Reason
 		failed int
@@ -181,6 +182,9 @@ func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 	}{
 		{ReasonDone, 0, Completed, fault.CanceledItem},
 		{ReasonDone, 1, CompletedWithErrors, fault.CanceledItem},
+		{ReasonDone, prunedItems, Completed, fault.CanceledItem},
+		{ReasonDone, prunedItems + 1, CompletedWithErrors, fault.CanceledItem},
+		{ReasonStopped, prunedItems, Stopped, fault.CanceledItem},
 		{ReasonStopped, 0, Stopped, fault.CanceledItem},
 		{ReasonExpired, 1, Expired, fault.Expired},
 		{ReasonBudget, 1, OverBudget, fault.Budget},
@@ -188,7 +192,11 @@ func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 		{ReasonInputChanged, 1, Failed, fault.InputChanged},
 		{ReasonInputBroken, 1, Failed, fault.CanceledItem},
 	} {
-		end, class := c.reason.Phase(c.failed), c.reason.Class()
+		counts := shard.Counts{Failed: c.failed}
+		if c.failed >= prunedItems {
+			counts.ByClass = map[string]int{string(fault.Pruned): prunedItems}
+		}
+		end, class := c.reason.Phase(counts), c.reason.Class()
 		if end != c.end || class != c.class {
 			t.Errorf("%s: ends as %s, and its items as %s; want %s and %s", c.reason, end, class, c.end, c.class)
 		}
@@ -210,6 +218,7 @@ func TestStateJSON(t *testing.T) {
 	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier, s.FailedStreak = 9, 90, true, 5, 5, 2
 	s.InFlight.MarkSent(4, epoch, interval.Range{Lo: 1, Hi: 3})
 	s.Skipped, s.Cursor, s.Pruned = interval.Of(interval.Range{Lo: 0, Hi: 1}), 3, interval.Of(interval.Range{Lo: 7, Hi: 8})
+	s.PrunedShards = 6
 	s.Heads = schedule.Heads{{At: 2, Variant: 1, Chain: 9}, {At: 5, Variant: 3}}
 	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})
 	s.Counts, s.Control, s.Steps = shard.Counts{OK: 20}, 6, 7
@@ -224,7 +233,7 @@ func TestStateJSON(t *testing.T) {
 	checkStateJSON(t, s, first+`"phase":"ending","reason":"stopped","message":"m","warning":"w",`+
 		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,`+
 		`"in_flight":[[4,1735689600000,1,2]],`+
-		`"skipped":[0,1],"heads":[2,1,9,3,3,0],"cursor":3,"pruned":[7,1],`+
+		`"skipped":[0,1],"heads":[2,1,9,3,3,0],"cursor":3,"pruned":[7,1],"pruned_shards":6,`+
 		`"done":{"set":[3,2]},"counts":{"ok":20},"streak":2,"control":6,`+
 		`"grace_until":`+at+`,"stop_at":`+at+`,"deadline":`+at+`,"steps":7,"saved_at":`+at+
 		`,"started_at":`+at+`,"ended_at":`+at+

@@ -31,24 +31,26 @@ func cloneRoles(roles []RoleState) []RoleState {
 	return out
 }
 
-// planRoles takes over how much is planned for each role. A run whose plan has only
-// role 0 keeps no counts by role. The first shards of another role find the counts
-// of role 0 in those of the run.
-func (d *decider) planRoles(planned []RolePlan) {
+// WithRoles returns the state with how much is planned for each role by now. A run
+// whose plan has only role 0 keeps no counts by role. The first shards of another role
+// find the counts of role 0 in those of the run.
+func (s State) WithRoles(planned []RolePlan) State {
 	if len(planned) == 0 {
-		return
+		return s
 	}
-	if len(d.Roles) == 0 {
-		counts := d.Counts
+	s.Roles = cloneRoles(s.Roles)
+	if len(s.Roles) == 0 {
+		counts := s.Counts
 		counts.ByClass, counts.Finish = maps.Clone(counts.ByClass), maps.Clone(counts.Finish)
-		d.Roles = []RoleState{{Done: d.State.Done.Set.Len(), Counts: counts}}
+		s.Roles = []RoleState{{Done: s.Done.Set.Len(), Counts: counts}}
 	}
 	for n, p := range planned {
-		if n == len(d.Roles) {
-			d.Roles = append(d.Roles, RoleState{})
+		if n == len(s.Roles) {
+			s.Roles = append(s.Roles, RoleState{})
 		}
-		d.Roles[n].RolePlan = RolePlan{max(d.Roles[n].Shards, p.Shards), max(d.Roles[n].Items, p.Items)}
+		s.Roles[n].RolePlan = RolePlan{max(s.Roles[n].Shards, p.Shards), max(s.Roles[n].Items, p.Items)}
 	}
+	return s
 }
 
 // countRole adds a shard that is newly done to its role.

@@ -42,7 +42,8 @@ func (p Phase) Ended() bool {
 	return false
 }
 
-// Succeeded reports whether a run that ended in the phase answered every item.
+// Succeeded reports whether a run that ended in the phase answered every item that it
+// did not prune.
 func (p Phase) Succeeded() bool { return p == Completed }
 
 // dispatches reports whether a run in the phase sends shards.
@@ -76,12 +77,12 @@ func (r Reason) Class() fault.Class {
 	return fault.CanceledItem
 }
 
-// Phase returns the terminal phase of a run that ended for the reason with that
-// number of failed items.
-func (r Reason) Phase(failed int) Phase {
+// Phase returns the terminal phase of a run that ended for the reason with the counts
+// of its items. Pruned items are no errors: the run decided to leave them out.
+func (r Reason) Phase(c shard.Counts) Phase {
 	switch r {
 	case ReasonDone:
-		if failed > 0 {
+		if c.Failed > c.ByClass[string(fault.Pruned)] {
 			return CompletedWithErrors
 		}
 		return Completed
@@ -118,10 +119,12 @@ type State struct {
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
 	schedule.Gaps                    // the shards below NextShard that constraints held back
-	// Pruned are the variants of which nothing more is sent.
-	Pruned interval.Set `json:"pruned,omitzero"`
-	Done   CommitLog    `json:"done"`
-	Counts shard.Counts `json:"counts"` // items of role 0, tokens of all roles
+	// Pruned are the variants of which nothing more is sent. PrunedShards is how many of
+	// their shards are done without having been sent.
+	Pruned       interval.Set `json:"pruned,omitzero"`
+	PrunedShards int          `json:"pruned_shards,omitempty"`
+	Done         CommitLog    `json:"done"`
+	Counts       shard.Counts `json:"counts"` // items of role 0, tokens of all roles
 	// Allowances are what the open shards may spend; nil in a run without a token budget.
 	Allowances Allowances `json:"allowances,omitempty"`
 	// KeptShards is how many done shards a child run keeps from its parent.

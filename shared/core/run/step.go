@@ -13,7 +13,8 @@ import (
 // have been performed and are replaced, what the documents say now, the run's
 // rules, and the events that arrived. It changes none of its arguments.
 // rejected are the events that a run with this plan cannot have caused, because
-// their sender follows another protocol: they are dead letters.
+// their sender follows another protocol: they are dead letters. A VariantPruned is
+// rejected if the state has no room for it.
 //
 // Step only records the events at first and decides last what to send, when it
 // knows whether the run continues. So a step that pauses or ends a run sends
@@ -45,15 +46,16 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 		d.Growing = w.Growing && !d.Complete
-		d.planRoles(w.Roles)
+		d.State = d.State.WithRoles(w.Roles)
 	}
 	for _, e := range events {
-		if !d.take(e) {
-			rejected = append(rejected, e)
+		if d.take(e) {
+			continue
 		}
-	}
-	if len(rejected) > 0 && r.FailFast {
-		d.end(ReasonFailFast, "an event named a shard that was never sent, and limits.fail_fast is set")
+		rejected = append(rejected, e)
+		if r.FailFast && e.Kind != VariantPruned {
+			d.end(ReasonFailFast, "an event named a shard that was never sent, and limits.fail_fast is set")
+		}
 	}
 	d.releaseChains()
 	d.passPruned()
@@ -113,14 +115,14 @@ func (d *decider) take(e Event) bool {
 	case InputChanged:
 		d.end(ReasonInputChanged, e.Why)
 	case VariantPruned:
-		d.prune(e)
+		return d.prune(e)
 	case Wakeup:
 		d.retryOutstanding = true
 	case Finalized:
 		if d.Phase == Finalizing {
 			d.Counts = e.Counts
 			d.finalRoles(e.Roles)
-			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts.Failed), d.now
+			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts), d.now
 		}
 	}
 	return true

@@ -1,0 +1,60 @@
+package run
+
+import (
+	"testing"
+
+	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
+	"rollout/shared/core/shard"
+)
+
+// TestPruneWithoutRoomIsRejected prunes every other variant until the state can hold
+// no more, then the variants between, and asks again.
+func TestPruneWithoutRoomIsRejected(t *testing.T) {
+	t.Parallel()
+	prune := func(variant int) Event { return Event{Kind: VariantPruned, Variant: uint32(variant), Why: "worse"} }
+	world := Observed{Shards: 1, Items: 1}
+	rules := Rules{FailFast: true}
+	s := New(testRun)
+	step := func(e Event) []Event {
+		var rejected []Event
+		s, rejected = Step(s, withRows(s, world, rules, []Event{e}, func(int) schedule.Attributes {
+			return schedule.Attributes{Variant: 9999, Items: 1}
+		}, 3), rules, []Event{e}, epoch)
+		return rejected
+	}
+	for v := range maxPruned {
+		if rejected := step(prune(2 * v)); len(rejected) > 0 {
+			t.Fatalf("variant %d is not pruned: %v", 2*v, rejected)
+		}
+	}
+	last := 2 * maxPruned
+	if rejected := step(prune(last)); len(rejected) != 1 || rejected[0].Variant != uint32(last) || s.Pruned.Has(last) {
+		t.Errorf("pruned %v, rejected %v", s.Pruned.Ranges(), rejected)
+	}
+	if !s.Phase.dispatches() {
+		t.Errorf("the run is %s: %s", s.Phase, s.Message)
+	}
+	if rejected := step(prune(0)); len(rejected) > 0 {
+		t.Errorf("a repeated prune is rejected: %v", rejected)
+	}
+	step(prune(1))
+	if rejected := step(prune(last)); len(rejected) > 0 || !s.Pruned.Has(last) {
+		t.Errorf("pruned %v, rejected %v", s.Pruned.Ranges(), rejected)
+	}
+}
+
+// TestPrunedShardsDoNotLowerTheMeanCost checks that a budget is divided among as few
+// shards as without the pruned ones, which cost nothing: each gets twice the mean cost.
+func TestPrunedShardsDoNotLowerTheMeanCost(t *testing.T) {
+	t.Parallel()
+	s := New(testRun)
+	s.Phase, s.Shards, s.NextShard, s.PrunedShards = Running, 1000, 110, 100
+	s.Done.Set.AddRange(interval.Range{Lo: 0, Hi: 110})
+	s.Counts = shard.Counts{PromptTokens: 10 * 100} // of 10 shards
+	s, _ = Step(s, Observed{Shards: 1000, Items: 1000, Complete: true, Workers: 100, Pool: 100},
+		Rules{Tokens: 1000 + 5*100}, nil, epoch)
+	if n := s.InFlight.Len(); n != 2 {
+		t.Errorf("%d shards are in flight, the rest of the budget pays for 2", n)
+	}
+}
