@@ -52,8 +52,8 @@ func (f *fixture) times(t *testing.T) {
 	f.send(t, "probe", "x")
 	f.ack(t, "probe", f.receive(t, "probe", patient))
 	took := time.Since(began)
-	f.short = max(f.short, (6 * took).Round(time.Second))
-	f.long = max(cmp.Or(f.features.RequestBudget, 10*time.Second), (30 * took).Round(time.Second))
+	f.short = max(f.short, min(6*took, 20*time.Second).Round(time.Second))
+	f.long = max(cmp.Or(f.features.RequestBudget, 10*time.Second), min(20*took, 2*time.Minute).Round(time.Second))
 }
 
 // Run tests the driver. Each call of open returns a handle on new empty queues.
