@@ -70,6 +70,7 @@ var payloadDecoders = []payloadDecoder{
 	decoderOf[ModelMissing](),
 	decoderOf[ItemFailed](),
 	decoderOf[InputChanged](),
+	decoderOf[RequestsRefused](),
 	decoderOf[Wakeup](),
 	decoderOf[ControlChanged](),
 	decoderOf[Finalize](),

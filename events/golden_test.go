@@ -56,6 +56,7 @@ var golden = map[string]events.Payload{
 	"input_missing":    events.InputMissing{Run: run, Shard: 7, Reason: "prompts/a.jsonl is gone"},
 	"model_missing":    events.ModelMissing{Run: run, Shard: 7, Reason: "the worker has another revision"},
 	"input_changed":    events.InputChanged{Run: run, Shard: 7, Reason: "prompts/a.jsonl has other bytes from item 1792"},
+	"requests_refused": events.RequestsRefused{Run: run, Shard: 7, Reason: "status 401: wrong key", Outcome: "status_401"},
 	"ring":             events.Wakeup{Run: run, Reason: "deadline"},
 	"ring_bare":        events.Wakeup{Run: run},
 	"control_changed":  events.ControlChanged{Run: run, Sequence: 1<<64 - 1},

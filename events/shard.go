@@ -7,14 +7,15 @@ import (
 
 // The types of events about shards.
 const (
-	TypeWork          Type = "rollout.shard.work.v1"
-	TypeShardDone     Type = "rollout.shard.done.v1"
-	TypeShardLost     Type = "rollout.shard.lost.v1"
-	TypeShardReleased Type = "rollout.shard.released.v1"
-	TypeItemFailed    Type = "rollout.item.failed.v1"
-	TypeInputMissing  Type = "rollout.input.missing.v1"
-	TypeModelMissing  Type = "rollout.model.missing.v1"
-	TypeInputChanged  Type = "rollout.input.changed.v1"
+	TypeWork            Type = "rollout.shard.work.v1"
+	TypeShardDone       Type = "rollout.shard.done.v1"
+	TypeShardLost       Type = "rollout.shard.lost.v1"
+	TypeShardReleased   Type = "rollout.shard.released.v1"
+	TypeItemFailed      Type = "rollout.item.failed.v1"
+	TypeInputMissing    Type = "rollout.input.missing.v1"
+	TypeModelMissing    Type = "rollout.model.missing.v1"
+	TypeInputChanged    Type = "rollout.input.changed.v1"
+	TypeRequestsRefused Type = "rollout.requests.refused.v1"
 )
 
 // Work offers one shard to the workers of a pool.
@@ -159,6 +160,19 @@ type InputChanged struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// RequestsRefused reports that no request of the run is answered, for a cause that only
+// a user can mend. The run pauses.
+type RequestsRefused struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Shard is the number of the shard that the worker answers.
+	Shard int `json:"shard" jsonschema:"minimum=0"`
+	// Reason is what the server says and what to do, for users.
+	Reason string `json:"reason,omitempty"`
+	// Outcome names what the requests met. Example: "status_401".
+	Outcome string `json:"outcome"`
+}
+
 // EventType returns the payload's type.
 func (Work) EventType() Type { return TypeWork }
 
@@ -182,6 +196,9 @@ func (ModelMissing) EventType() Type { return TypeModelMissing }
 
 // EventType returns the payload's type.
 func (InputChanged) EventType() Type { return TypeInputChanged }
+
+// EventType returns the payload's type.
+func (RequestsRefused) EventType() Type { return TypeRequestsRefused }
 
 func (p Work) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), count("generation", p.Generation),
@@ -236,6 +253,10 @@ func (p ModelMissing) check() error {
 
 func (p InputChanged) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))
+}
+
+func (p RequestsRefused) check() error {
+	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason), name("outcome", p.Outcome))
 }
 
 // optionalWorker checks the name of a worker; it may be empty.

@@ -168,6 +168,9 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
 	case events.InputChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
+	case events.RequestsRefused:
+		e := run.Event{Kind: run.RequestsRefused, Why: p.Reason, Outcome: p.Outcome}
+		return identity.RunID(p.Run), e, nil
 	case events.PlanAdvanced:
 		return identity.RunID(p.Run), run.Event{Kind: run.Reevaluate}, nil
 	case events.ControlChanged:

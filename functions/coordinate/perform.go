@@ -38,9 +38,9 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
 			follow = append(follow, sealed...)
 		case run.SetPause:
-			err = c.setDesired(ctx, l, record.DesiredPause, e.Why)
+			err = c.setDesired(ctx, l, record.Control{Desired: record.DesiredPause, Reason: e.Why, Refused: e.Refused})
 		case run.SetEnd:
-			err = c.setDesired(ctx, l, record.DesiredEnd, e.Why)
+			err = c.setDesired(ctx, l, record.Control{Desired: record.DesiredEnd, Reason: e.Why})
 		case run.Replan:
 			err = c.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
 		case run.Finalize:
@@ -190,15 +190,17 @@ func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int,
 // control document. It never replaces a desired end. It does not pause a run
 // whose control has changed since the state was saved, so that a repeated effect
 // does not undo a resume.
-func (c *Coordinator) setDesired(ctx context.Context, l *loaded, want record.Desired, why string) error {
+func (c *Coordinator) setDesired(ctx context.Context, l *loaded, want record.Control) error {
 	id := l.state.Run
 	change := func(ctl record.Control, _ bool) (record.Control, bool, error) {
 		newer := ctl.Sequence > l.state.Control
-		if ctl.Desired == record.DesiredEnd || ctl.Desired == want || want == record.DesiredPause && newer {
+		if ctl.Desired == record.DesiredEnd || ctl.Desired == want.Desired ||
+			want.Desired == record.DesiredPause && newer {
 			return ctl, false, nil
 		}
-		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why,
-			At: c.Clock.Now().UTC()}, true, nil
+		next := want
+		next.Schema, next.Sequence, next.At = record.Schema, ctl.Sequence+1, c.Clock.Now().UTC()
+		return next, true, nil
 	}
 	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), change)
 	return fault.Wrap(err, "set control of run %s", id)

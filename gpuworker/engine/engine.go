@@ -55,6 +55,8 @@ type Request struct {
 	// FitMaxTokens lowers a max_tokens that does not fit the model's context, as the
 	// user has not asked for it.
 	FitMaxTokens bool
+	// Servers names those that may get the request, of an engine with several; nil is any.
+	Servers []string
 	// Path replaces that of the Endpoint, from the root of the server; "" does not.
 	// Its answer may be any JSON object.
 	Path string
@@ -70,6 +72,7 @@ type Answer struct {
 	ToolCalls    json.RawMessage // joined of their pieces; nil without any
 	Logprobs     json.RawMessage // nil without any
 	Model        string          // the model that answered, by the server's word
+	Server       string          // which one answered, of an engine with several
 	Usage        Usage
 	Rest         Rest
 	// MaxTokens is the value to which max_tokens was lowered, because the
@@ -116,8 +119,9 @@ type Usage struct {
 //	             or a 404 that says that the server does not have the model
 //	Canceled     ctx ended first
 //
-// ServerError in the chain says that the whole server may be at fault, and
-// PartialUsage what the failed request cost. CrashError, HangError and
+// StatusError in the chain says what the server answered, and ServerOf which one it
+// was. ServerError says that the whole server may be at fault, and PartialUsage what
+// the failed request cost. CrashError, HangError and
 // ErrWhitespace say what happened.
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)

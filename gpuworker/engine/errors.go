@@ -22,6 +22,47 @@ func (e *CrashError) Error() string {
 	return "the inference server " + e.Server + ", started at " + e.Start + ", crashed during the request"
 }
 
+// StatusError is in the chain of the fault of a request that the server refused, or
+// that it answered with an error.
+type StatusError struct {
+	Status int // of HTTP, as the body says or else the response
+	// Named says that the server named the cause, which is the prompt's: it is too
+	// long, or violates a content policy.
+	Named bool
+	// Quota says that a quota is used up that time alone does not fill again.
+	Quota bool
+	// Param is the member of the request that the server refuses; "" if it names none.
+	Param string
+	Err   error
+}
+
+func (e *StatusError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StatusError) Unwrap() error { return e.Err }
+
+// servedBy is in the chain of the fault of a request that a server got.
+type servedBy struct {
+	server string
+	err    error
+}
+
+func (e *servedBy) Error() string { return e.err.Error() }
+func (e *servedBy) Unwrap() error { return e.err }
+
+// WithServer adds to a fault the name of the server that got the request.
+func WithServer(err error, name string) error { return &servedBy{name, err} }
+
+// ServerOf returns the name of the server that got the failed request; false if none
+// got it, or the engine is a single server.
+func ServerOf(err error) (name string, ok bool) {
+	var e *servedBy
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	return e.server, true
+}
+
 // ServerError is in the chain of a fault that may concern the whole server: no
 // connection, a broken one, or a 5xx.
 type ServerError struct {

@@ -73,9 +73,17 @@ type inference struct {
 func (a inference) executor(ctx context.Context) worker.Executor {
 	w, p := a.o.Deployment.Worker, a.o.Ports
 	return infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
-		Request: a.o.Deployment.Engine.Request,
-		Log:     p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
+		Request: a.o.Deployment.Engine.Request, Servers: serverNames(a.o.Deployment.Engine),
+		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
+}
+
+// serverNames returns the names of an engine's servers; nil for one in this process.
+func serverNames(e config.Engine) []string {
+	if e.InProcess() {
+		return nil
+	}
+	return e.Servers()
 }
 
 func (a inference) inFlight() int { return a.limitedEngine.inFlight(a.o.Deployment.Worker) }

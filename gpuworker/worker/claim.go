@@ -101,6 +101,9 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 			holder = shard.HolderVanishedBlameless
 		}
 		h, err := w.writeClaim(ctx, of, d, rev, holder)
+		if h != nil {
+			h.control = ctl
+		}
 		if !fault.Is(err, fault.Conflict) {
 			return h, err
 		}

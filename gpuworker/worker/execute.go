@@ -11,6 +11,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
+	"rollout/shared/text"
 )
 
 // itemBegun is called after each item of a shard has begun, and when the shard
@@ -62,7 +63,10 @@ func (w *Worker) execute(ctx context.Context, h *heldShard) error {
 
 // finish commits, seals or releases the shard after its executor has returned.
 func (w *Worker) finish(ctx context.Context, h *heldShard, execErr error) error {
-	if execErr != nil && ctx.Err() == nil {
+	var refused *RefusedError
+	if errors.As(execErr, &refused) {
+		w.Log.WarnContext(ctx, "run is refused", "run", h.run, "shard", h.shard, "error", execErr)
+	} else if execErr != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "executor failed; the shard is released", "run", h.run, "shard", h.shard, "error", execErr)
 		w.mu.Lock()
 		w.unready = true
@@ -164,17 +168,41 @@ func (w *Worker) itemFailed(ctx context.Context, of *heldShard) {
 // worker of this pool can continue the run, so that the run pauses.
 var ErrModelMismatch = errors.New("the run was started with another model than this worker serves")
 
+// RefusedError is an executor's error if no request of the run is answered for a cause
+// that only a user can mend: a setting of the run, or a quota. The run pauses.
+type RefusedError struct {
+	// Outcome names what the requests met, so that a resumed run is recognized that
+	// meets it again. Example: "status_401".
+	Outcome string
+	Err     error
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // reportRunFault tells coordinate of a fault for which the run must pause: the
 // worker serves another model, or the input that the executor reads itself, such
 // as the dataset of a training, can't be read or has changed.
 func (w *Worker) reportRunFault(ctx context.Context, h *heldShard, err error) {
 	switch {
+	case errors.As(err, new(*RefusedError)): // reported before the release
 	case errors.Is(err, ErrModelMismatch):
 		w.sendNow(ctx, events.ModelMissing{Run: string(h.run), Shard: h.shard, Reason: err.Error()})
 	case h.kind.ReadsInput:
 		w.reportInputFault(ctx, h, err)
 	}
 }
+
+// reportRefused tells coordinate that no request of the run is answered.
+func (w *Worker) reportRefused(ctx context.Context, h *heldShard, err *RefusedError) {
+	w.sendNow(ctx, events.RequestsRefused{Run: string(h.run), Shard: h.shard, Outcome: err.Outcome,
+		Reason: text.Truncate(err.Error(), maxRefusal, "…")})
+}
+
+// maxRefusal bounds the reason of a refusal, in bytes: the limit of the event.
+const maxRefusal = 500
 
 // reportInputFault tells coordinate if err means that the run's input is missing
 // or has changed.

@@ -143,6 +143,7 @@ type controlSeen struct {
 	sequence uint64
 	desired  record.Desired
 	reason   string
+	refused  string    // record.Control.Refused
 	at       time.Time // when it was read
 }
 
@@ -201,7 +202,7 @@ func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Du
 	if _, _, err := host.Load(ctx, w.Docs, record.ControlKey(run), &c); err != nil {
 		return seen, err
 	}
-	seen = controlSeen{sequence: c.Sequence, desired: c.Desired, reason: c.Reason, at: now}
+	seen = controlSeen{sequence: c.Sequence, desired: c.Desired, reason: c.Reason, refused: c.Refused, at: now}
 	if seen.desired == "" {
 		seen.desired = record.DesiredRun
 	}

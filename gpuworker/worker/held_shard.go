@@ -25,6 +25,7 @@ type heldShard struct {
 	shardKey
 	runInfo
 	attempt uint64
+	control controlSeen     // before the claim
 	work    *Shard          // nil until loaded
 	earlier <-chan struct{} // closed when the shard claimed before has begun all items
 	begun   *latch          // opens when this one has, or will begin no more

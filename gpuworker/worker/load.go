@@ -73,6 +73,8 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	s := newShard(m, h.shard, in)
 	s.now, s.slots, s.limiter, s.stats, s.pages = w.Clock.Now, w.slots, w.limiter, &w.stats, &w.pageBuffers
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
+	s.Control = Control{Sequence: h.control.sequence, Refused: h.control.refused}
+	s.reportRefused = func(ctx context.Context, err *RefusedError) { w.reportRefused(ctx, h, err) }
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	s.restore(rows, counts)

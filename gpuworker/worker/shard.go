@@ -21,21 +21,26 @@ type Shard struct {
 	Index    int // of the shard in the run
 	Lines    []input.Line
 
-	now        func() time.Time
-	slots      *slots
-	limiter    *limiter
-	allowance  *allowance // nil in a run without a token budget
-	onFailed   func()     // is called after an item failed; nil if that changes nothing
-	inFlight   inFlight
-	earlier    <-chan struct{} // closed when the shard claimed before has begun all items
-	begun      *latch          // opens when this one has
-	stopping   chan struct{}   // closed when nothing more may begin
-	onBegin    func()
-	stats      *stats
-	pages      *buffers
-	holder     shard.Holder
-	writes     chan docWrite // changes of the document, which execute writes
-	lockEngine func(context.Context) (unlock func(), ok bool)
+	// Control is what the run's control document said when the shard was claimed.
+	Control Control
+
+	now       func() time.Time
+	slots     *slots
+	limiter   *limiter
+	allowance *allowance // nil in a run without a token budget
+	onFailed  func()     // is called after an item failed; nil if that changes nothing
+	inFlight  inFlight
+	earlier   <-chan struct{} // closed when the shard claimed before has begun all items
+	begun     *latch          // opens when this one has
+	stopping  chan struct{}   // closed when nothing more may begin
+	onBegin   func()
+	// reportRefused tells coordinate that the run must pause.
+	reportRefused func(context.Context, *RefusedError)
+	stats         *stats
+	pages         *buffers
+	holder        shard.Holder
+	writes        chan docWrite // changes of the document, which execute writes
+	lockEngine    func(context.Context) (unlock func(), ok bool)
 
 	mu        sync.Mutex
 	suspicion suspicion
@@ -59,6 +64,12 @@ type Tokens struct {
 	Unknown bool
 	// Finish is the finish reason of an output row's answer; "" is not counted.
 	Finish string
+}
+
+// Control is what an executor sees of a run's control document.
+type Control struct {
+	Sequence uint64 // higher by one with every change, such as a resume
+	Refused  string // the RefusedError.Outcome for which the run paused last; "" if it did not
 }
 
 // newShard returns a shard whose only rows are those of copied items.
@@ -217,6 +228,22 @@ func (s *Shard) Stopped() bool {
 		return false
 	}
 }
+
+// ReportRefused tells coordinate that the run must pause, and waits until it does: a
+// shard that is released before would be sent again at once.
+func (s *Shard) ReportRefused(ctx context.Context, err *RefusedError) {
+	s.reportRefused(ctx, err)
+	timer := time.NewTimer(awaitPause)
+	defer timer.Stop()
+	select {
+	case <-s.stopping:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// awaitPause bounds the wait for the pause of a run that a worker has asked for.
+const awaitPause = 10 * time.Second
 
 // HasRow reports whether the item has its row.
 func (s *Shard) HasRow(item int) bool {

@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"rollout/shared/jsonl"
@@ -29,6 +31,25 @@ type Item struct {
 	one     [1]jsonl.Member // storage for a body of one member
 	extra   []jsonl.Member  // members of the line that come back, as written
 	params  []byte          // canonical JSON of a plain row's parameters; nil without any
+}
+
+// Brings reports whether the line itself brought the member of the request.
+func (it *Item) Brings(member string) bool {
+	return member != "" && slices.ContainsFunc(it.body, func(m jsonl.Member) bool { return string(m.Name) == member })
+}
+
+// BringsQuoted reports whether the message quotes the name of a member of the request
+// that the line itself brought, besides what every request has.
+func (it *Item) BringsQuoted(message string) bool {
+	return slices.ContainsFunc(it.body, func(m jsonl.Member) bool {
+		name := string(m.Name)
+		switch name {
+		case "prompt", "messages", "model", "input":
+			return false
+		}
+		return strings.Contains(message, `"`+name+`"`) || strings.Contains(message, "'"+name+"'") ||
+			strings.Contains(message, "`"+name+"`")
+	})
 }
 
 // maxAnswers is the largest number of answers to a line.

@@ -79,6 +79,10 @@ type Control struct {
 	Desired  Desired   `json:"desired"`
 	Reason   string    `json:"reason,omitempty"` // a run.Reason for DesiredEnd, a text for DesiredPause
 	At       time.Time `json:"at"`
+	// Refused is what all requests met when the run last paused because none was
+	// answered. It stays when the run is resumed: if its requests meet that again, its
+	// items are charged. Example: "status_401".
+	Refused string `json:"refused,omitempty"`
 }
 
 // OpenRun is the document open/<run>, an index entry of a run that has not ended.

@@ -100,7 +100,7 @@ func (b *Balancer) Answer(ctx context.Context, r engine.Request, progress func()
 	q := b.requests.Get().(*request)
 	defer b.release(q)
 	b.mu.Lock()
-	s, err := b.pick()
+	s, err := b.pick(r.Servers)
 	if err != nil {
 		b.mu.Unlock()
 		return engine.Answer{}, err
@@ -120,18 +120,20 @@ func (b *Balancer) send(ctx context.Context, q *request, r engine.Request) (engi
 		b.announceLimit()
 	}
 	if err == nil {
+		got.Server = q.server.Name
 		return got, nil
 	}
-	return engine.Answer{}, b.attribute(ctx, q, r, err)
+	return engine.Answer{}, engine.WithServer(b.attribute(ctx, q, r, err), q.server.Name)
 }
 
-// pick returns the server that gets the next request. The caller holds b.mu.
-func (b *Balancer) pick() (*server, error) {
+// pick returns the server that gets the next request, of those that are allowed; nil
+// is any. The caller holds b.mu.
+func (b *Balancer) pick(allowed []string) (*server, error) {
 	now := time.Now()
 	var best *server
 	for i := range b.servers {
 		s := b.servers[(b.next+i)%len(b.servers)]
-		if !s.breaker.setAside() && !s.exclusive && (best == nil || s.before(best, now)) {
+		if !s.breaker.setAside() && !s.exclusive && s.isOneOf(allowed) && (best == nil || s.before(best, now)) {
 			best = s
 		}
 	}
@@ -140,7 +142,7 @@ func (b *Balancer) pick() (*server, error) {
 		return best, nil
 	}
 	for _, s := range b.servers {
-		if s.exclusive {
+		if s.exclusive && s.isOneOf(allowed) {
 			return nil, fault.New(fault.Throttled, "the server %s is answering an exclusive request", s.Name)
 		}
 	}

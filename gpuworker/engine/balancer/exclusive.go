@@ -24,7 +24,7 @@ func (b *Balancer) answerExclusively(ctx context.Context, r engine.Request, prog
 	until := time.Now().Add(maxExclusiveWait)
 	for poll := firstIdlePoll; ; poll = min(2*poll, lastIdlePoll) {
 		last := !time.Now().Before(until)
-		s, idle, err := b.reserve(ctx, last)
+		s, idle, err := b.reserve(ctx, r.Servers, last)
 		if err != nil {
 			return engine.Answer{}, err
 		}
@@ -73,11 +73,11 @@ func (b *Balancer) checkSolo(ctx context.Context, q *request) (stop func()) {
 // reserve reserves a server for one exclusive request: an idle one or, at the last
 // try, the one with the fewest requests. It returns nil if none is idle yet. The
 // caller frees the server.
-func (b *Balancer) reserve(ctx context.Context, last bool) (_ *server, idle bool, _ error) {
+func (b *Balancer) reserve(ctx context.Context, allowed []string, last bool) (_ *server, idle bool, _ error) {
 	tried := map[*server]bool{}
 	for {
 		b.mu.Lock()
-		s, err := b.idlest(tried, last || ctx.Err() != nil)
+		s, err := b.idlest(allowed, tried, last || ctx.Err() != nil)
 		if s != nil {
 			s.exclusive = true
 		}
@@ -96,12 +96,12 @@ func (b *Balancer) reserve(ctx context.Context, last bool) (_ *server, idle bool
 
 // idlest returns the untried server with the fewest requests of this balancer in
 // flight. Unless it is the last try, it must have none. The caller holds b.mu.
-func (b *Balancer) idlest(tried map[*server]bool, last bool) (*server, error) {
+func (b *Balancer) idlest(allowed []string, tried map[*server]bool, last bool) (*server, error) {
 	var best *server
 	anyUp := false
 	for i := range b.servers {
 		s := b.servers[(b.next+i)%len(b.servers)]
-		if s.breaker.setAside() {
+		if s.breaker.setAside() || !s.isOneOf(allowed) {
 			continue
 		}
 		anyUp = true

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ type server struct {
 
 	progress atomic.Int64 // signs of work on requests
 }
+
+// isOneOf reports whether the server is one of the named; nil names all.
+func (s *server) isOneOf(names []string) bool { return names == nil || slices.Contains(names, s.Name) }
 
 // before reports whether s should get a request rather than o.
 func (s *server) before(o *server, now time.Time) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -21,8 +22,9 @@ import (
 // object from a server that does not stream.
 //
 // If the server has no /completions (404 or 405), completions are sent to
-// /chat/completions from then on, with the prompt as the only user message. If it
-// has no /chat/completions, chats are Invalid.
+// /chat/completions, with the prompt as the only user message; from the third such
+// answer on at once. A server that has answered a completion has the endpoint,
+// whatever it says later. If it has no /chat/completions, chats are Invalid.
 //
 // An answer is complete if the server gives a finish reason, or ends it with [DONE],
 // or sends it as one JSON value. Anything else may be half an answer: it is
@@ -81,7 +83,7 @@ func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.
 	case engine.Chat:
 		a, err := c.ask(ctx, k, c.chat, r)
 		if errors.Is(err, errNoRoute) {
-			err = c.noChat(c.chat.op,
+			err = c.noChat(c.chat.op, err,
 				"send prompts instead of messages, or give the base URL of a server with a chat template")
 		}
 		return a, err
@@ -93,7 +95,7 @@ func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.
 		a, err := c.ask(ctx, k, t, r)
 		if errors.Is(err, errNoRoute) {
 			err = &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: t.op,
-				Err:    errors.New("the server has no such endpoint"),
+				Err:    err,
 				Remedy: "give a server that has it, or the path by request.endpoint"}
 		}
 		return a, err
@@ -103,34 +105,43 @@ func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.
 
 // complete asks for a completion, and falls back to a chat.
 func (c *Client) complete(ctx context.Context, k *call, r engine.Request) (engine.Answer, error) {
-	if !c.chatOnly.Load() {
-		a, err := c.ask(ctx, k, c.comp, r)
-		if !errors.Is(err, errNoRoute) {
-			return a, err
+	var noRoute error
+	if c.fellBack.Load() < fallBacks {
+		var a engine.Answer
+		if a, noRoute = c.ask(ctx, k, c.comp, r); noRoute == nil && !c.completes.Load() {
+			c.completes.Store(true)
+			c.fellBack.Store(0)
+		}
+		if c.completes.Load() || !errors.Is(noRoute, errNoRoute) {
+			return a, noRoute
 		}
 	}
 	chat, err := chatBody(r.Body)
 	if err != nil {
-		return engine.Answer{}, refused(c.comp.op,
-			"the server has no such endpoint, and the request can't be sent as a chat: %w", err)
+		return engine.Answer{}, refused(c.comp.op, "the request can't be sent as a chat: %w",
+			errors.Join(noRoute, err))
 	}
 	k.reset()
 	r.Body = chat
 	a, err := c.ask(ctx, k, c.chat, r)
 	if errors.Is(err, errNoRoute) {
-		return a, c.noChat(c.comp.op,
+		return a, c.noChat(c.comp.op, err,
 			"check the path of the base URL; for most OpenAI-compatible servers it ends in /v1")
 	}
-	if c.chatOnly.CompareAndSwap(false, true) {
+	if err == nil && c.fellBack.Add(1) == fallBacks {
 		c.logger.Info("the inference server has no completions endpoint; prompts are sent as chats",
 			"url", c.comp.url.String())
 	}
 	return a, err
 }
 
-func (c *Client) noChat(op, remedy string) error {
+// fallBacks is how many completions a server must answer by chat alone until it counts
+// as one without the endpoint of completions.
+const fallBacks = 3
+
+func (c *Client) noChat(op string, err error, remedy string) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Remedy: remedy,
-		Err: errors.New("the server has no /chat/completions endpoint")}
+		Err: fmt.Errorf("the server has no /chat/completions endpoint: %w", err)}
 }
 
 // ask posts the body. If the client or the request clamps and the server says that only max_tokens

@@ -77,8 +77,9 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 		return err
 	}
 	noRoute := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed
-	if noRoute && !parseServerError(body).aboutModel() {
-		return refused(t.op, "%w", errNoRoute)
+	if s := parseServerError(body); noRoute && !s.aboutModel() {
+		return refused(t.op, "%w", &engine.StatusError{Status: resp.StatusCode,
+			Err: fmt.Errorf("%w: status %d: %s", errNoRoute, resp.StatusCode, c.presentable(s.message))})
 	}
 	return c.bodyFault(t, resp.StatusCode, body, retry.After(resp.Header))
 }
@@ -97,13 +98,17 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	switch {
 	case s.tooLong(status) && (e.Kind == fault.Invalid || e.Kind == fault.Corrupt):
 		e.Kind, e.Class = fault.Invalid, fault.TooLong
+	case s.forbidden():
+		e.Kind, e.Class = fault.Invalid, fault.Refused
+	case status == http.StatusRequestEntityTooLarge:
+		e.Class = fault.TooLong
 	case status == http.StatusNotFound && s.noModel(): // all requests of the run name the same model
 		e.Kind, e.Remedy = fault.Denied, "correct model.uri, or let the server serve that model"
 	case e.Kind == fault.Invalid:
 		e.Class = fault.Refused
 	case e.Kind == fault.Corrupt:
 		e.Class = fault.Engine
-	case e.Kind == fault.Denied:
+	case status == http.StatusUnauthorized: // a 403 may be about one prompt
 		e.Remedy = "check the inference server's key"
 	case e.Kind == fault.Throttled:
 		e.RetryAfter = hint
@@ -111,7 +116,9 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	if 300 <= status && status < 400 {
 		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
 	}
-	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
+	e.Err = &engine.StatusError{Status: status, Param: s.param, Named: s.forbidden() || s.tooLong(status),
+		Quota: oneOf(quotaCodes, s.code) || oneOf(quotaCodes, s.kind),
+		Err:   fmt.Errorf("status %d: %s", status, c.presentable(s.message))}
 	if e.Kind == fault.Corrupt && status >= 500 {
 		e.Err = &engine.ServerError{Received: true, Err: e.Err}
 	}
@@ -119,10 +126,6 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 		if o, ok := readOverflow(s.message); ok {
 			o.err, e.Err = e.Err, &o
 		}
-	}
-	if e.Kind == fault.Denied && status != http.StatusForbidden { // a 403 may concern one prompt only
-		denied := error(e)
-		c.denied.Store(&denied)
 	}
 	return e
 }

@@ -3,14 +3,17 @@ package openai_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/openai"
 	"rollout/shared/fault"
@@ -297,7 +300,7 @@ func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 				sent.Store(string(b))
 				whole(`{"choices":[{"message":{"content":"a"}}]}`)(w, r)
 			})
-		for range 3 {
+		for range 5 {
 			a, err := ask(t, c, enginetest.CompletionRequest("say \u2028 a", `"logprobs":3`, `"top_k":4`))
 			if err != nil || a.Text != "a" {
 				t.Fatalf("%+v, %v", a, err)
@@ -305,7 +308,7 @@ func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 		}
 		want := "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say \u2028 a\"}],\"logprobs\":true," +
 			"\"top_logprobs\":3,\"top_k\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
-		if sent.Load() != want || completions.Load() != 1 || strings.Count(log.String(), "no completions endpoint") != 1 {
+		if sent.Load() != want || completions.Load() != 3 || strings.Count(log.String(), "no completions endpoint") != 1 {
 			t.Errorf("sent %s\nafter %d tries of /completions; log: %s", sent.Load(), completions.Load(), log.String())
 		}
 		_, err := ask(t, c, enginetest.CompletionRequest("x", `"prompt":[1,2]`))
@@ -348,39 +351,70 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestReadyReturnsFaultOfAllRequestsOnce(t *testing.T) {
+// One 404 of a server that answers completions changes nothing for later requests.
+func TestCompletionsStayCompletionsOnceAnswered(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		status   int
-		body     string
-		returned bool
-	}{
-		{404, `{"error":{"message":"The model does not exist."}}`, true},
-		{401, `{"error":{"message":"Incorrect API key, it does not exist."}}`, true},
-		{403, `{"error":{"message":"This prompt does not pass."}}`, false}, // may be about one prompt
-	} {
-		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			switch r.URL.Path {
-			case "/health":
-			case "/v1/models":
-				whole(`{"data":[{"id":"llama"}]}`)(w, r)
-			default:
-				sends(c.status, "application/json", c.body)(w, r)
+	for name, missing := range map[string][]int64{"the first": {1}, "a later one": {2}, "one in two": {2, 4, 6, 8}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var completions, chats atomic.Int64
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path != "/v1/completions":
+					chats.Add(1)
+					whole(`{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}`)(w, r)
+				case slices.Contains(missing, completions.Add(1)):
+					sends(404, "application/json", `{"detail":"Not Found"}`)(w, r)
+				default:
+					whole(`{"choices":[{"text":"a","finish_reason":"stop"}]}`)(w, r)
+				}
+			})
+			for n := range int64(10) {
+				_, err := ask(t, c, enginetest.CompletionRequest("x"))
+				var status *engine.StatusError
+				if slices.Contains(missing, n+1) && n > 0 && !(errors.As(err, &status) && status.Status == 404) {
+					t.Errorf("request %d: %v, want a 404", n+1, err)
+				}
+			}
+			if completions.Load() != 10 || chats.Load() > 1 {
+				t.Errorf("%d completions and %d chats", completions.Load(), chats.Load())
 			}
 		})
-		if _, err := client.Ready(t.Context()); err != nil {
-			t.Fatalf("%d: before any request: %v", c.status, err)
+	}
+}
+
+// A fault says whether the server named the prompt as its cause, or a member.
+func TestCausesAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		body   string
+		want   engine.StatusError
+	}{
+		{400, `{"error":{"message":"no","code":"context_length_exceeded"}}`, engine.StatusError{Status: 400, Named: true}},
+		{403, `{"error":{"message":"no","code":"content_policy_violation"}}`, engine.StatusError{Status: 403, Named: true}},
+		{400, `{"error":{"message":"no","code":"content_filter","param":"prompt"}}`,
+			engine.StatusError{Status: 400, Named: true, Param: "prompt"}},
+		{403, `{"error":{"message":"input flagged by moderation"}}`, engine.StatusError{Status: 403}},
+		{413, `Request Entity Too Large`, engine.StatusError{Status: 413}},
+		{400, `{"error":{"message":"no","param":"logit_bias"}}`, engine.StatusError{Status: 400, Param: "logit_bias"}},
+		{422, `{"detail":[{"loc":["body","top_k"],"msg":"extra"}]}`, engine.StatusError{Status: 422, Param: "top_k"}},
+		{422, `{"detail":[{"loc":["header","x"],"msg":"extra"}]}`, engine.StatusError{Status: 422}},
+		{429, `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`,
+			engine.StatusError{Status: 429, Quota: true}},
+		{429, `{"error":{"message":"slow down"}}`, engine.StatusError{Status: 429}},
+		{404, `404 page not found`, engine.StatusError{Status: 404}},
+	} {
+		_, err := ask(t, serve(t, sends(c.status, "application/json", c.body)), hello)
+		var got *engine.StatusError
+		if !errors.As(err, &got) {
+			t.Errorf("%d %s: %v", c.status, c.body, err)
+			continue
 		}
-		if _, err := ask(t, client, hello); !fault.Is(err, fault.Denied) {
-			t.Fatalf("%d: the answer: %v (%v)", c.status, err, fault.KindOf(err))
-		}
-		_, err := client.Ready(t.Context())
-		denied := fault.Is(err, fault.Denied) && strings.Contains(err.Error(), "does not exist")
-		if c.returned && !denied || !c.returned && err != nil {
-			t.Errorf("%d: after the answer: %v", c.status, err)
-		}
-		if _, err := client.Ready(t.Context()); err != nil {
-			t.Errorf("%d: the second time: %v", c.status, err)
+		bare := *got
+		bare.Err = nil
+		if bare != c.want {
+			t.Errorf("%d %s: %+v, want %+v", c.status, c.body, bare, c.want)
 		}
 	}
 }

@@ -79,10 +79,10 @@ type Client struct {
 	maxAnswer int64
 	clamp     bool
 
-	chatOnly  atomic.Bool           // the server has no /completions
-	estimates atomic.Bool           // the server does not count tokens, and the log says so
-	denied    atomic.Pointer[error] // the last fault that denied all requests, until Ready returns it
-	memory    sync.Pool             // *call
+	completes atomic.Bool  // the server has answered a completion
+	fellBack  atomic.Int32 // answers by chat in place of completions, until one was completed
+	estimates atomic.Bool  // the server does not count tokens, and the log says so
+	memory    sync.Pool    // *call
 	calls     calls
 }
 

@@ -16,10 +16,7 @@ const maxModels = 4 << 20
 
 // Ready asks /health, if the server has it, then /models, and returns the first
 // model's name; "" from a server without /models. A 401 or 403 is Denied, any other
-// status but 200 is Unavailable. If a request was denied in a way that concerns all
-// requests (a 401, or a model that the server does not have), Ready returns that
-// fault once: servers often answer these two paths without a key, and list models
-// under other names than they accept.
+// status but 200 is Unavailable.
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	model, err := c.ready(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -31,9 +28,6 @@ func (c *Client) Ready(ctx context.Context) (string, error) {
 func (c *Client) ready(ctx context.Context) (string, error) {
 	if c.calls.isClosed() {
 		return "", c.closedFault()
-	}
-	if denied := c.denied.Swap(nil); denied != nil {
-		return "", *denied
 	}
 	if _, err := c.get(ctx, c.root("health")); err != nil && !errors.Is(err, errNoRoute) {
 		return "", err

@@ -1,7 +1,7 @@
 package openai
 
 import (
-	"net/http"
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -18,6 +18,7 @@ type serverError struct {
 	message string
 	kind    string // type
 	code    string // a name; "" for a number
+	param   string // the member of the request that is refused; "" if it names none
 	status  int    // code, if it is an HTTP status; else 0
 }
 
@@ -28,11 +29,12 @@ func parseServerError(body []byte) serverError {
 		Message lenient        `json:"message"`
 		Type    lenient        `json:"type"`
 		Code    jsontext.Value `json:"code"`
+		Param   lenient        `json:"param"`
 	}
 	if unmarshal(body, &flat) != nil {
 		return serverError{message: string(body)}
 	}
-	s := serverError{message: string(flat.Message), kind: string(flat.Type)}
+	s := serverError{message: string(flat.Message), kind: string(flat.Type), param: string(flat.Param)}
 	s.setCode(flat.Code)
 	switch flat.Error.Kind() {
 	case jsontext.KindBeginObject:
@@ -44,13 +46,29 @@ func parseServerError(body []byte) serverError {
 	case jsontext.KindString:
 		s.message = unquoted(flat.Error)
 	}
-	if s.message == "" && len(flat.Detail) > 0 {
-		s.message = unquoted(flat.Detail)
+	if len(flat.Detail) > 0 {
+		s.message = cmp.Or(s.message, unquoted(flat.Detail))
+		s.param = cmp.Or(s.param, memberOf(flat.Detail))
 	}
 	if s.message == "" {
 		s.message = string(body)
 	}
 	return s
+}
+
+// memberOf returns the member of the body that FastAPI's first detail is about; "" if
+// it is about none.
+func memberOf(detail jsontext.Value) string {
+	var details []struct {
+		Location []jsontext.Value `json:"loc"`
+	}
+	if detail.Kind() != jsontext.KindBeginArray || unmarshal(detail, &details) != nil || len(details) == 0 {
+		return ""
+	}
+	if at := details[0].Location; len(at) > 1 && unquoted(at[0]) == "body" {
+		return unquoted(at[1])
+	}
+	return ""
 }
 
 // setCode takes a code that is a number, a number in a string, or a name.
@@ -103,12 +121,19 @@ var (
 		"too many tokens: ",                      // Cohere
 	}
 	modelCodes = []string{"model_not_found", "modelnotfounderror"}
+	// policyCodes say that a content policy forbids the prompt.
+	policyCodes = []string{
+		"content_policy_violation", "content_filter", "responsibleaipolicyviolation", // OpenAI, Azure
+		"moderation_blocked", "data_inspection_failed", "prohibited_content",
+	}
+	// quotaCodes say that a quota is used up that somebody must raise or pay.
+	quotaCodes = []string{"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
 
 // tooLong reports whether the prompt does not fit the model. A message counts only
 // with a 4xx: messages of other errors may repeat the prompt.
 func (s serverError) tooLong(status int) bool {
-	if status == http.StatusRequestEntityTooLarge || oneOf(tooLongCodes, s.code) || oneOf(tooLongCodes, s.kind) {
+	if oneOf(tooLongCodes, s.code) || oneOf(tooLongCodes, s.kind) {
 		return true
 	}
 	if status < 400 || status >= 500 {
@@ -136,6 +161,11 @@ func (s serverError) noModel() bool {
 	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
 		strings.Contains(message, "model") &&
 			(strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
+}
+
+// forbidden reports whether a content policy forbids the prompt.
+func (s serverError) forbidden() bool {
+	return oneOf(policyCodes, s.code) || oneOf(policyCodes, s.kind)
 }
 
 func oneOf(list []string, word string) bool {

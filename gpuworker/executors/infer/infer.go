@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"rollout/gpuworker/engine"
@@ -38,6 +39,9 @@ type Config struct {
 	MaxOutage time.Duration
 	// Request is what the engine's config adds to all requests.
 	Request config.Request
+	// Servers are the names of the engine's servers, as engine.ServerOf returns them; nil
+	// for an engine that is a single server.
+	Servers []string
 	// Model, if set, is the id of the only model that the engine serves. Runs of
 	// another model or revision are refused.
 	Model identity.ContentID
@@ -61,17 +65,19 @@ type Item struct {
 // Executor answers shards. It is safe for concurrent use.
 type Executor struct {
 	cfg        Config
-	refusal    refusal
+	blame      *attribution
 	requesters *requesters
 }
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg: cfg, requesters: newRequesters()} }
+func New(cfg Config) *Executor {
+	return &Executor{cfg: cfg, blame: newAttribution(cfg.Servers), requesters: newRequesters()}
+}
 
 // Ready returns nil if the engine can answer, and Unavailable if it has refused
 // all requests for long.
 func (x *Executor) Ready(ctx context.Context) error {
-	if err := x.refusal.unavailable(x.cfg.Clock.Now()); err != nil {
+	if err := x.blame.unavailable(x.cfg.Clock.Now()); err != nil {
 		return err
 	}
 	_, err := x.cfg.Engine.Ready(ctx)
@@ -81,8 +87,6 @@ func (x *Executor) Ready(ctx context.Context) error {
 // Run answers the shard's items that have no row.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	outer := ctx
-	ctx, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
 	id, ok := identity.ParseContentID(s.Manifest.ModelID)
 	if !ok {
 		return fault.New(fault.Corrupt, "manifest of run %s has the invalid model id %q", s.Manifest.Run, s.Manifest.ModelID)
@@ -96,10 +100,13 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	if err != nil {
 		return err
 	}
-	t := execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
+	ctx, abort := context.WithCancelCause(ctx)
+	t := &execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model:    dialect.NewModel(s.Manifest.ModelURI, id, s.Manifest.Config),
 		settings: dialect.NewSettings(s.Manifest.Config.Request, x.cfg.Request),
 		grades:   grades{graders: graders, ctx: outer}}
+	defer func() { abort(nil); t.comparisons.Wait() }()
+	x.blame.begin(s)
 	t.options = optionsOf(s.Manifest.Config.Request, t.settings)
 	requests := t.requesters.begin()
 	for i := range s.PendingItems(ctx, t.order()) {
@@ -110,10 +117,15 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	requests.end()
 	t.grades.wait()
 	t.runProbation(ctx)
-	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
-		return cause
+	cause := context.Cause(ctx)
+	if ctx.Err() == nil || errors.Is(cause, context.Canceled) {
+		return nil
 	}
-	return nil
+	var refused *worker.RefusedError
+	if errors.As(cause, &refused) {
+		s.ReportRefused(outer, refused)
+	}
+	return cause
 }
 
 // execution is one shard being answered.
@@ -127,6 +139,8 @@ type execution struct {
 	options  *engine.Options
 	abort    context.CancelCauseFunc // releases the shard because of a fault of the engine
 	grades   grades
+	// comparisons are the requests of comparisons that are under way.
+	comparisons sync.WaitGroup
 }
 
 // begin starts the item's requests, one slot each. It returns false if no slot
@@ -237,7 +251,8 @@ func classOf(err error) fault.Class {
 	if c := fault.ClassOf(err); c != "" {
 		return c
 	}
-	if fault.Is(err, fault.Invalid) {
+	var s *engine.StatusError
+	if fault.Is(err, fault.Invalid) || errors.As(err, &s) && 400 <= s.Status && s.Status < 500 {
 		return fault.Refused
 	}
 	return fault.Engine

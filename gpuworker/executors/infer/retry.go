@@ -4,108 +4,146 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/worker"
+	"rollout/shared/core/blame"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
 
-// Backoff between the tries of one request. It doubles, with jitter.
+// Backoff between the questions whether an engine is ready again. It doubles.
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 10 * time.Second
 )
 
-// maxBreaks is how often the connection may break during one request while the
-// engine stays up, before that counts as the request's own failure. Networks
-// don't drop that many connections by chance.
-const maxBreaks = 8
-
-// ask asks the engine for one decode of the item until it has an answer or a
-// fault of the item. It returns Canceled if it has neither: the shard stops, or
-// the engine crashed during the request, which made the item a suspect.
+// ask asks the engine for one decode of the item until it has an answer or a fault
+// that is the item's. It returns Canceled if it has neither: the shard stops, or the
+// engine crashed during the request, which made the item a suspect.
 // Permit is that of the first try. Exclusive says that the worker has nothing else in
 // flight.
 func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, permit worker.Permit,
 	exclusive bool) (dialect.Answer, error) {
 	req := t.request(sc, a, decode, exclusive)
-	tries, failures, breaks := 0, 0, 0
-	maxFailures := max(1, t.shard.Manifest.Config.Limits.Failures)
-	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		var hint time.Duration // the least wait that the engine asks for
+	i := &inquiry{item: blame.Item{Run: string(t.shard.Manifest.Run), Index: a.place.Item}}
+	i.permit = &permit
+	for {
+		adm, err := t.admit(ctx, a, i)
+		if err != nil {
+			return dialect.Answer{}, err
+		}
+		permit := *i.permit
+		i.permit = nil
+		i.tries++
+		req.Servers = nil
+		if len(t.cfg.Servers) > 0 {
+			req.Servers = adm.Servers
+		}
 		start := t.cfg.Clock.Now()
 		got, err := t.once(ctx, sc, req)
 		if err == nil || ctx.Err() == nil { // not a request that was cut off
 			t.shard.RecordRequest(t.cfg.Clock.Now().Sub(start), err)
 		}
 		if err == nil {
-			t.refusal.answered()
-			permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
-			if req.FitMaxTokens { // the higher one is our default
-				got.MaxTokens = 0
-			}
-			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
-				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
-				ClampedMaxTokens: got.MaxTokens}, nil
+			t.blame.answered(adm.Request, got.Server, req, t.cfg.Clock.Now())
+			return t.answerOf(got, req, permit), nil
 		}
 		spent := engine.UsageOf(err)
 		t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
 		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
-		if ctx.Err() != nil {
-			return dialect.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
-		}
-		switch fault.KindOf(err) {
-		case fault.Invalid: // a fault of the request
+		wait, err := t.attribute(ctx, a, i, adm.Request, err)
+		if err != nil {
 			return dialect.Answer{}, err
-		case fault.Denied: // concerns every request
-			t.abort(err)
-			return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
-		case fault.Unavailable:
-			if t.recordCrash(a.index, err) {
-				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
-			}
-			stayedUp, awaitErr := t.awaitEngine(ctx, err)
-			if awaitErr != nil {
-				return dialect.Answer{}, awaitErr
-			}
-			if stayedUp {
-				breaks++
-			}
-			if breaks >= maxBreaks {
-				return dialect.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err,
-					Op: fmt.Sprintf("the connection broke %d times although the server stayed ready", breaks)}
-			}
-		case fault.Throttled:
-			hint = fault.RetryAfter(err)
-			left := maxRefusal - t.refusal.refused(t.cfg.Clock.Now(), hint, err)
-			if left <= 0 {
-				t.abort(fault.WithKind(fault.Unavailable, err, "the engine has refused all requests for %s", maxRefusal))
-				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
-			}
-			hint = min(hint, left)
-		default: // a failure, charged to the item
-			failures++
-			if failures >= maxFailures {
-				return dialect.Answer{}, err
-			}
-			if errors.Is(err, engine.ErrWhitespace) {
-				req.Body = a.bodyWithOtherSeed(decode, failures)
-			}
 		}
-		tries++
-		if !t.pause(ctx, max(hint, jitter(backoff, a.id, tries))) {
+		if i.whitespace {
+			req.Body, i.whitespace = a.bodyWithOtherSeed(decode, i.failures), false
+		}
+		if !t.pause(ctx, wait) {
 			return dialect.Answer{}, stopsBefore(a)
 		}
-		var ok bool
-		if permit, ok = t.shard.AcquirePermit(ctx, a.cost); !ok {
-			return dialect.Answer{}, stopsBefore(a)
+		if err := t.weigh(ctx, a, i); err != nil {
+			return dialect.Answer{}, err
 		}
 	}
 }
+
+// answerOf settles the permit of an answered request and returns the answer.
+func (t *execution) answerOf(got engine.Answer, req engine.Request, permit worker.Permit) dialect.Answer {
+	permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
+	if req.FitMaxTokens { // the higher one is our default
+		got.MaxTokens = 0
+	}
+	return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
+		ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
+		ClampedMaxTokens: got.MaxTokens}
+}
+
+// attribute finds out whose fault a failed request is, as far as it shows by itself,
+// and records the rest for the comparison with others. It returns the wait before the
+// next try, or the fault with which the item ends.
+func (t *execution) attribute(ctx context.Context, a *answers, i *inquiry, r blame.Request, err error) (
+	wait time.Duration, _ error) {
+	server, known := t.server(err)
+	canceled := fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
+	switch {
+	case ctx.Err() != nil:
+		t.blame.abandon(r)
+		return 0, canceled
+	case t.recordCrash(a.index, err):
+		t.blame.abandon(r)
+		return 0, canceled
+	case a.isNamed(err):
+		t.blame.works(r, server)
+		return 0, err
+	case fault.ClassOf(err) == fault.Timeout && !fault.Is(err, fault.Unavailable), errors.Is(err, engine.ErrWhitespace):
+		t.blame.abandon(r)
+		i.failures++
+		i.whitespace = errors.Is(err, engine.ErrWhitespace)
+		if i.failures >= t.maxFailures() {
+			return 0, err
+		}
+		return jitter(blame.Setting.Backoff(i.failures), a.id, i.tries), nil
+	case fault.Is(err, fault.Unavailable):
+		stayedUp, awaitErr := t.awaitEngine(ctx, err)
+		if awaitErr != nil || !stayedUp || !known {
+			t.blame.abandon(r)
+			return jitter(firstBackoff, a.id, i.tries), awaitErr
+		}
+	}
+	f := failureOf(err)
+	if t.blame.failed(i, r, server, f, t.cfg.Clock.Now()) {
+		return 0, err
+	}
+	i.err = err
+	return max(min(f.RetryAfter, maxRefusal), jitter(f.Nature.Backoff(i.tries), a.id, i.tries)), nil
+}
+
+// weigh returns the fault of the item's last failed request if it is the item's, by
+// comparison with others, and nil if the item is asked again.
+func (t *execution) weigh(ctx context.Context, a *answers, i *inquiry) error {
+	for i.err != nil {
+		j := t.blame.weigh(i, t.maxFailures())
+		switch {
+		case j.Charge:
+			return i.err
+		case !j.Compare:
+			i.err = nil
+		default:
+			server, _ := t.server(i.err)
+			t.compareNow(ctx, server)
+			if ctx.Err() != nil || t.shard.Stopped() {
+				return stopsBefore(a)
+			}
+		}
+	}
+	return nil
+}
+
+// maxFailures returns how often an item may fail by itself.
+func (t *execution) maxFailures() int { return max(1, t.shard.Manifest.Config.Limits.Failures) }
 
 // stopsBefore returns the fault of a request that is not tried again.
 func stopsBefore(a *answers) error {

@@ -18,13 +18,15 @@ type effectGroup struct {
 	Generation int           `json:"generation,omitempty"`
 	Allowance  int64         `json:"allowance,omitempty"`
 	Why        string        `json:"why,omitempty"`
+	Refused    string        `json:"refused,omitempty"`
 }
 
 // MarshalJSON writes the effects as groups.
 func (es Effects) MarshalJSON() ([]byte, error) {
 	groups := []effectGroup{}
 	for _, e := range es {
-		g := effectGroup{Act: e.Kind, Generation: e.Generation, Allowance: e.Allowance, Why: e.Why}
+		g := effectGroup{Act: e.Kind, Generation: e.Generation, Allowance: e.Allowance, Why: e.Why,
+			Refused: e.Refused}
 		if e.Range != nil {
 			s := interval.Of(*e.Range)
 			g.Ranges = &s
@@ -56,7 +58,8 @@ func (es *Effects) UnmarshalJSON(b []byte) error {
 	var out Effects
 	for _, g := range groups {
 		if g.Ranges == nil {
-			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why})
+			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why,
+				Refused: g.Refused})
 			continue
 		}
 		for _, r := range g.Ranges.Ranges() {

@@ -200,6 +200,7 @@ type Effect struct {
 	Generation int             // of Send
 	Allowance  int64           // of Send: the tokens of each shard; 0 in a run without a token budget
 	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
+	Refused    string          // of SetPause: what all requests met, if that is why
 }
 
 // EventKind is what an event reports. Example: "done".
@@ -217,7 +218,9 @@ const (
 	Finalized     EventKind = "finalized" // the output files are written, with Counts
 	Reevaluate    EventKind = "look"      // evaluate the run now
 	Wakeup        EventKind = "ring"      // evaluate it, and request again what is outstanding
-	VariantPruned EventKind = "pruned"    // send nothing more of Variant, for the reason Why
+	// RequestsRefused pauses the run: no request is answered. Outcome names what they met.
+	RequestsRefused EventKind = "refused"
+	VariantPruned   EventKind = "pruned" // send nothing more of Variant, for the reason Why
 )
 
 // Event is one report about a run. Which fields hold a value depends on Kind.
@@ -232,7 +235,8 @@ type Event struct {
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
 	Variant      uint32
 	Why          string
-	MessageIndex int // the caller's own: Step returns it with a rejected event
+	Outcome      string // RequestsRefused: what the requests met
+	MessageIndex int    // the caller's own: Step returns it with a rejected event
 }
 
 // Observed is what the documents of a run say at the time of a step.

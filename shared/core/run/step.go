@@ -112,6 +112,11 @@ func (d *decider) take(e Event) bool {
 		d.itemFailed()
 	case InputMissing:
 		d.pause(e.Why, true)
+	case RequestsRefused:
+		if d.Phase.dispatches() {
+			d.startPause(e.Why)
+			d.effect(Effect{Kind: SetPause, Why: d.Message, Refused: e.Outcome})
+		}
 	case InputChanged:
 		d.end(ReasonInputChanged, e.Why)
 	case VariantPruned:

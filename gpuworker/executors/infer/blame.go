@@ -1,0 +1,333 @@
+package infer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/worker"
+	"rollout/shared/core/blame"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/text"
+)
+
+// Requests that wait for a server of which all are doubted for maxRefusal end: their
+// shards are released for other workers, and this worker pulls none for minNextTry.
+const (
+	maxRefusal = 5 * time.Minute
+	minNextTry = 30 * time.Second
+)
+
+// attribution is the executor's ledger of what requests met. It is safe for concurrent
+// use.
+type attribution struct {
+	mu      sync.Mutex
+	ledger  *blame.Ledger
+	changed chan struct{} // closed at the next change
+	waited  bool          // somebody waits for it
+	// good is a request that was answered, for comparisons; its Body is nil before the
+	// first answer.
+	good engine.Request
+	away error     // why all servers are away
+	till time.Time // when they are tried again
+}
+
+// onlyServer is the name in the ledger of an engine that is a single server.
+const onlyServer = "engine"
+
+func newAttribution(servers []string) *attribution {
+	if len(servers) == 0 {
+		servers = []string{onlyServer}
+	}
+	return &attribution{ledger: blame.New(servers...), changed: make(chan struct{})}
+}
+
+// announce wakes the requests that wait. The caller holds a.mu.
+func (a *attribution) announce() {
+	if a.waited {
+		close(a.changed)
+		a.changed, a.waited = make(chan struct{}), false
+	}
+}
+
+// begin tells of work on a shard of a run.
+func (a *attribution) begin(s *worker.Shard) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.Begin(string(s.Manifest.Run), s.Control.Sequence, blame.Outcome(s.Control.Refused))
+	a.announce()
+}
+
+// unavailable returns the fault of servers that are away, until they are tried again.
+func (a *attribution) unavailable(now time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.away == nil || !now.Before(a.till) {
+		return nil
+	}
+	return a.away
+}
+
+// maxGood bounds the body of a request that is kept for comparisons.
+const maxGood = 64 << 10
+
+// answered records an answer to the request.
+func (a *attribution) answered(r blame.Request, server string, req engine.Request, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.Answered(r, server, now)
+	a.away = nil
+	if a.good.Body == nil && len(req.Body) <= maxGood {
+		a.good = req
+		a.good.Body, a.good.Exclusive = bytes.Clone(req.Body), false
+	}
+	a.announce()
+}
+
+// works records that the server works, though the request was not answered.
+func (a *attribution) works(r blame.Request, server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.Works(r, server)
+	a.announce()
+}
+
+// abandon records that nothing is known of the request.
+func (a *attribution) abandon(r blame.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.Abandon(r)
+	a.announce()
+}
+
+// failed records a failure, and reports whether the item is charged at once.
+func (a *attribution) failed(i *inquiry, r blame.Request, server string, f blame.Failure, now time.Time) (charge bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	charge = a.ledger.Failed(r, server, f, now)
+	if !charge {
+		a.ledger.Add(i.item, &i.evidence, server, r, f)
+	}
+	a.announce()
+	return charge
+}
+
+func (a *attribution) weigh(i *inquiry, least int) blame.Judgement {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.Weigh(i.item, &i.evidence, least)
+}
+
+// giveUp records that all servers have been away for long.
+func (a *attribution) giveUp(err error, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away, a.till = err, now.Add(minNextTry)
+}
+
+// inquiry is one decode of an item, over all its tries.
+type inquiry struct {
+	item     blame.Item
+	evidence blame.Evidence
+	tries    int // requests so far
+	failures int // for which the item is at fault itself
+	// whitespace says that the last answer was white space: the next needs another seed.
+	whitespace bool
+	err        error          // of the last try, until it is weighed
+	permit     *worker.Permit // of the next request; nil before it has one
+}
+
+// admit waits until the item's next request may begin, and where, and until it has a
+// permit. It returns a Canceled fault if it may not: the shard stops, the run must
+// pause, or all servers have been away for maxRefusal. While it waits for a server it
+// holds no permit, which a comparison needs.
+func (t *execution) admit(ctx context.Context, a *answers, i *inquiry) (blame.Admission, error) {
+	began := t.cfg.Clock.Now()
+	for {
+		now := t.cfg.Clock.Now()
+		adm, changed := t.askLedger(ctx, i, now)
+		if adm.Go && i.permit == nil {
+			permit, ok := t.shard.AcquirePermit(ctx, a.cost)
+			if !ok {
+				t.blame.abandon(adm.Request)
+				return adm, stopsBefore(a)
+			}
+			i.permit = &permit
+		}
+		if adm.Go {
+			return adm, nil
+		}
+		if i.permit != nil {
+			i.permit.Cancel()
+			i.permit = nil
+		}
+		switch {
+		case adm.Refused != nil:
+			t.abort(refusedError(adm.Refused))
+		case now.Sub(began) >= maxRefusal:
+			err := fault.New(fault.Unavailable, "the engine has refused all requests for %s", maxRefusal)
+			t.blame.giveUp(err, now)
+			t.abort(err)
+		default:
+			t.awaitChange(ctx, changed, min(adm.Until.Sub(now), maxRefusal-now.Sub(began)))
+		}
+		if ctx.Err() != nil || t.shard.Stopped() {
+			return adm, stopsBefore(a)
+		}
+	}
+}
+
+// askLedger asks the ledger once, and begins the comparison that it wants. Changed is
+// closed when the ledger has changed.
+func (t *execution) askLedger(ctx context.Context, i *inquiry, now time.Time) (
+	a blame.Admission, changed <-chan struct{}) {
+	l := t.blame
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a = l.ledger.Admit(i.item, i.tries == 0, now)
+	if a.Compare != "" {
+		r := l.ledger.Compare(a.Compare, now)
+		t.comparisons.Go(func() { t.compare(ctx, r, a.Compare) })
+	}
+	l.waited = l.waited || !a.Go
+	return a, l.changed
+}
+
+// awaitChange waits until changed is closed, for d, or until the shard stops.
+func (t *execution) awaitChange(ctx context.Context, changed <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(max(d, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-t.shard.Stopping():
+	case <-ctx.Done():
+	}
+}
+
+// compareNow begins a comparison on the server and waits for its end.
+func (t *execution) compareNow(ctx context.Context, server string) {
+	t.blame.mu.Lock()
+	r := t.blame.ledger.Compare(server, t.cfg.Clock.Now())
+	t.blame.mu.Unlock()
+	t.compare(ctx, r, server)
+}
+
+// compare asks the server what was answered before, and records the outcome. Before the
+// first answer it asks a small question.
+func (t *execution) compare(ctx context.Context, r blame.Request, server string) {
+	t.blame.mu.Lock()
+	req := t.blame.good
+	t.blame.mu.Unlock()
+	if req.Body == nil {
+		req = t.smallQuestion()
+	}
+	req.Servers = t.only(server)
+	permit, ok := t.shard.AcquirePermit(ctx, worker.Cost{PromptBytes: len(req.Body), MaxTokens: 1})
+	if !ok {
+		t.blame.abandon(r)
+		return
+	}
+	var got engine.Answer
+	var err error
+	t.requesters.withScratch(func(sc *scratch) { got, err = t.once(ctx, sc, req) })
+	now := t.cfg.Clock.Now()
+	spent := engine.UsageOf(err)
+	switch {
+	case err == nil:
+		permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
+		spent = got.Usage
+		t.blame.mu.Lock()
+		t.blame.ledger.Answered(r, server, now)
+		t.blame.announce()
+		t.blame.mu.Unlock()
+	case ctx.Err() != nil:
+		t.blame.abandon(r)
+	default:
+		t.blame.mu.Lock()
+		t.blame.ledger.Failed(r, server, failureOf(err), now)
+		t.blame.announce()
+		t.blame.mu.Unlock()
+	}
+	if err != nil {
+		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
+	}
+	t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
+}
+
+// only returns the request setting for one server; nil for an engine that is one.
+func (t *execution) only(server string) []string {
+	if len(t.cfg.Servers) == 0 {
+		return nil
+	}
+	return []string{server}
+}
+
+// smallQuestion returns a request for one token of the run's model.
+func (t *execution) smallQuestion() engine.Request {
+	body := append([]byte(`{"model":`), jsonl.AppendString(nil, t.model.URI)...)
+	body = append(body, `,"messages":[{"role":"user","content":"hi"}],"max_tokens":1}`...)
+	return engine.Request{Endpoint: engine.Chat, Body: body, Options: t.options}
+}
+
+// refusedError returns the fault for which a run must pause.
+func refusedError(r *blame.Refusal) error {
+	return &worker.RefusedError{Outcome: string(r.Outcome), Err: &fault.Error{Kind: fault.Denied,
+		Op: "no request of the run is answered", Err: errors.New(r.Words),
+		Remedy: "mend it and resume the run; items that meet it again fail"}}
+}
+
+// isNamed reports whether a fault names its cause, which is the item: its prompt, or a
+// member of the request that the line itself brought.
+func (a *answers) isNamed(err error) bool {
+	if !fault.Is(err, fault.Invalid) {
+		return false
+	}
+	var s *engine.StatusError
+	if !errors.As(err, &s) {
+		return true // the client could not send it
+	}
+	return s.Named || a.item.Brings(s.Param) ||
+		(s.Status == http.StatusBadRequest || s.Status == http.StatusUnprocessableEntity) && a.item.BringsQuoted(s.Error())
+}
+
+// failureOf returns what a fault means for the ledger.
+func failureOf(err error) blame.Failure {
+	f := blame.Failure{Outcome: blame.Outcome(fault.KindOf(err).String()), RetryAfter: fault.RetryAfter(err),
+		Words: text.Truncate(err.Error(), maxWords, "…")}
+	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Internal) || fault.Is(err, fault.Denied) ||
+		fault.Is(err, fault.Invalid) {
+		f.Nature = blame.Setting
+	}
+	var s *engine.StatusError
+	if !errors.As(err, &s) {
+		return f
+	}
+	f.Outcome, f.Nature = blame.Outcome(fmt.Sprintf("status_%d", s.Status)), blame.Setting
+	switch s.Status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		f.Nature = blame.Outage
+	}
+	if s.Quota {
+		f.Outcome, f.Nature = f.Outcome+"_quota", blame.Setting
+	}
+	return f
+}
+
+// maxWords bounds what a server said, in the reason of a pause.
+const maxWords = 280
+
+// server returns the name in the ledger of the server that failed.
+func (t *execution) server(err error) (name string, known bool) {
+	if len(t.cfg.Servers) == 0 {
+		return onlyServer, true
+	}
+	return engine.ServerOf(err)
+}

@@ -1,0 +1,259 @@
+package blame
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const usual = 20 * time.Millisecond // that a request takes
+
+// ok answers everything.
+func ok(string, int, time.Duration) (Outcome, time.Duration) { return Answered, usual }
+
+// except lets the outcomes of some requests differ.
+func except(when func(server string, item int, at time.Duration) bool, o Outcome, took time.Duration,
+) func(string, int, time.Duration) (Outcome, time.Duration) {
+	return func(server string, item int, at time.Duration) (Outcome, time.Duration) {
+		if when(server, item, at) {
+			return o, took
+		}
+		return ok(server, item, at)
+	}
+}
+
+// TestWhoIsBlamed is the table of faults: who meets them, and what comes of it.
+func TestWhoIsBlamed(t *testing.T) {
+	t.Parallel()
+	none := func(string, int, time.Duration) bool { return false }
+	only := func(items ...int) func(string, int, time.Duration) bool {
+		return func(_ string, item int, _ time.Duration) bool { return slices.Contains(items, item) }
+	}
+	blip := func(_ string, _ int, at time.Duration) bool { return at > time.Second && at < 4*time.Second }
+	one := only(5)
+	bad := func(server string, _ int, _ time.Duration) bool { return server == "b" }
+	badBlip := func(s string, i int, at time.Duration) bool { return bad(s, i, at) && blip(s, i, at) }
+	all := func(string, int, time.Duration) bool { return true }
+	from := func(since time.Duration) func(string, int, time.Duration) bool {
+		return func(_ string, item int, at time.Duration) bool { return at > since }
+	}
+	itemsFrom := func(since time.Duration) func(string, int, time.Duration) bool {
+		return func(_ string, item int, at time.Duration) bool { return at > since && item >= 0 }
+	}
+	for name, c := range map[string]struct {
+		when     func(string, int, time.Duration) bool
+		nature   Nature
+		servers  []string
+		inFlight int
+		items    int
+		charged  int
+		refused  bool
+		extra    int // requests beyond one for each item, at most
+	}{
+		"nothing fails":                        {none, Setting, one1, 16, 400, 0, false, 0},
+		"one item of 20":                       {one, Setting, one1, 16, 20, 1, false, 12},
+		"one item of 400":                      {one, Setting, one1, 16, 400, 1, false, 12},
+		"one item, one request at once":        {one, Setting, one1, 1, 20, 1, false, 24},
+		"one item of two":                      {only(1), Setting, one1, 16, 2, 1, false, 24},
+		"one item is throttled for ever":       {one, Outage, one1, 16, 400, 1, false, 12},
+		"one item on two servers":              {one, Setting, two, 16, 400, 1, false, 16},
+		"three items hold all slots":           {only(30, 31, 32), Setting, one1, 3, 40, 3, false, 100},
+		"a blip of a setting":                  {blip, Setting, one1, 16, 2000, 0, false, 40},
+		"a blip of an outage":                  {blip, Outage, one1, 16, 2000, 0, false, 40},
+		"a blip, one request at once":          {blip, Setting, one1, 1, 300, 0, false, 40},
+		"a blip of one of two servers":         {badBlip, Setting, two, 16, 2000, 0, false, 40},
+		"one of two servers is bad":            {bad, Setting, two, 16, 400, 0, false, 40},
+		"everything is refused":                {all, Setting, one1, 16, 400, 0, true, -380},
+		"everything is refused by both":        {all, Setting, two, 16, 400, 0, true, -380},
+		"everything is refused, one at once":   {all, Setting, one1, 1, 400, 0, true, -380},
+		"everything is refused, one item":      {all, Setting, one1, 16, 1, 0, true, 19},
+		"a setting is lost in mid-run":         {from(time.Second), Setting, one1, 16, 4000, 0, true, 0},
+		"items fail, comparisons are answered": {itemsFrom(time.Second), Outage, one1, 16, 4000, few, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(1, c.items, c.inFlight, c.servers...)
+			w.outcome, w.nature = except(c.when, "status_403", time.Millisecond), c.nature
+			took := w.run(time.Hour)
+			answered, charged := w.count()
+			if c.charged == few && charged <= maxCharged {
+				charged = few
+			}
+			if charged != c.charged || (w.refused != nil) != c.refused || !c.refused && answered+charged != c.items {
+				t.Errorf("%d answered, %d charged, refused %v after %s; want %d charged, refused %v",
+					answered, charged, w.refused, took, c.charged, c.refused)
+			}
+			asked := w.compared
+			for i, n := range w.asked {
+				asked += n
+				if charged > 0 && !c.refused && n > 1 && !w.charged[i] {
+					t.Errorf("item %d, which is not at fault, was asked %d times", i, n)
+				}
+			}
+			if asked > c.items+c.extra {
+				t.Errorf("%d requests, %d of them comparisons, for %d items; want at most %d more",
+					asked, w.compared, c.items, c.extra)
+			}
+			t.Logf("%d requests, %d comparisons, %s", asked, w.compared, took)
+		})
+	}
+}
+
+// few is the number of items that may be charged before a setting is found.
+const few = -1
+
+var (
+	one1 = []string{"a"}
+	two  = []string{"a", "b"}
+)
+
+// An outage of any length, of any servers, at any time charges no item.
+func TestOutagesChargeNobody(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 300).Draw(t, "items"),
+			rapid.IntRange(1, 32).Draw(t, "in flight"), two[:rapid.IntRange(1, 2).Draw(t, "servers")]...)
+		w.nature = Outage
+		begin := time.Duration(rapid.IntRange(0, 3000).Draw(t, "begin")) * time.Millisecond
+		end := begin + time.Duration(rapid.IntRange(1, 200_000).Draw(t, "length"))*time.Millisecond
+		fast := rapid.Bool().Draw(t, "fast")
+		only := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "only")
+		w.outcome = func(server string, _ int, at time.Duration) (Outcome, time.Duration) {
+			took := time.Duration(1 + w.rand.IntN(int(2*time.Second)))
+			if at >= begin && at < end && (only == "" || only == server) {
+				if fast {
+					took = time.Millisecond
+				}
+				return "status_500", took
+			}
+			return Answered, took
+		}
+		w.run(24 * time.Hour)
+		if answered, charged := w.count(); charged > 0 || answered < len(w.asked) {
+			t.Fatalf("%d of %d answered, %d charged, refused %v", answered, len(w.asked), charged, w.refused)
+		}
+	})
+}
+
+// A server that fails at random charges at most one item of 10,000, and every other
+// item is answered.
+func TestRandomFailuresChargeAlmostNobody(t *testing.T) {
+	t.Parallel()
+	const worlds, items = 50, 400
+	sum := 0
+	for seed := range uint64(worlds) {
+		w := newWorld(seed, items, 1+int(seed%32), "a")
+		w.nature = Outage
+		share := float64(seed) / worlds * 0.6
+		w.outcome = func(string, int, time.Duration) (Outcome, time.Duration) {
+			took := time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+			if w.rand.Float64() < share {
+				return "status_429", took
+			}
+			return Answered, took
+		}
+		w.run(24 * time.Hour)
+		answered, charged := w.count()
+		if answered+charged < items {
+			t.Errorf("share %.2f: %d answered, %d charged, refused %v", share, answered, charged, w.refused)
+		}
+		sum += charged
+	}
+	if sum > worlds*items/10_000 {
+		t.Errorf("%d of %d items charged", sum, worlds*items)
+	}
+}
+
+// Items that always fail are charged, in a bounded number of tries, and the others are
+// asked once.
+func TestBadItemsAreChargedAndNoOthers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const items = 200
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), items, rapid.IntRange(1, 32).Draw(t, "in flight"),
+			two[:rapid.IntRange(1, 2).Draw(t, "servers")]...)
+		w.nature = rapid.SampledFrom([]Nature{Setting, Outage}).Draw(t, "nature")
+		share := rapid.Float64Range(0, map[Nature]float64{Setting: 0.5, Outage: 0.1}[w.nature]).Draw(t, "share")
+		bad := make([]bool, items)
+		for i := range bad {
+			bad[i] = i > 0 && w.rand.Float64() < share
+		}
+		w.outcome = func(_ string, i int, _ time.Duration) (Outcome, time.Duration) {
+			if i >= 0 && bad[i] {
+				return "status_403", time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+			}
+			return Answered, time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+		}
+		w.run(24 * time.Hour)
+		for i, is := range bad {
+			switch {
+			case w.charged[i] != is, w.answered[i] == is:
+				t.Fatalf("item %d, bad %v: charged %v, answered %v; refused %v", i, is, w.charged[i], w.answered[i],
+					w.refused)
+			case !is && w.asked[i] > 1:
+				t.Fatalf("item %d, which is good, was asked %d times", i, w.asked[i])
+			case w.asked[i] > maxOutageTries+1:
+				t.Fatalf("item %d was asked %d times", i, w.asked[i])
+			}
+		}
+	})
+}
+
+// Whatever a run's first requests meet, few are spent until one is answered.
+func TestFirstContactSpendsFewRequests(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), 500, rapid.IntRange(1, 64).Draw(t, "in flight"),
+			two[:rapid.IntRange(1, 2).Draw(t, "servers")]...)
+		w.nature = rapid.SampledFrom([]Nature{Setting, Outage}).Draw(t, "nature")
+		w.outcome = func(string, int, time.Duration) (Outcome, time.Duration) {
+			return "status_401", time.Duration(1 + w.rand.IntN(int(3*time.Second)))
+		}
+		w.run(10 * time.Minute)
+		asked := 0
+		for _, n := range w.asked {
+			asked += n
+		}
+		if asked > 20 || (w.refused != nil) != (w.nature == Setting) {
+			t.Fatalf("%d requests, refused %v", asked, w.refused)
+		}
+	})
+}
+
+// A run that is resumed after a refusal is asked anew: if it meets the same outcome,
+// its items are charged; if the setting is mended, all are answered.
+func TestResumedRunIsChargedOrAnswered(t *testing.T) {
+	t.Parallel()
+	for _, mended := range []bool{false, true} {
+		w := newWorld(1, 50, 16, "a")
+		w.outcome = except(func(string, int, time.Duration) bool { return !mended }, "status_401", time.Millisecond)
+		w.ledger.Begin("run", 2, "status_401")
+		w.ledger.Begin("run", 2, "status_401") // by another shard
+		w.schedule()
+		w.run(time.Hour)
+		answered, charged := w.count()
+		if w.refused != nil || mended && answered != 50 || !mended && charged != 50 {
+			t.Errorf("mended %v: %d answered, %d charged, refused %v", mended, answered, charged, w.refused)
+		}
+	}
+}
+
+func TestRefusedRunStaysRefusedUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 50, 16, "a")
+	w.outcome = except(func(string, int, time.Duration) bool { return true }, "status_401", time.Millisecond)
+	w.run(time.Hour)
+	if w.refused == nil || w.refused.Outcome != "status_401" || w.refused.Server != "a" || w.refused.Words != "no" {
+		t.Fatalf("refused %+v", w.refused)
+	}
+	w.ledger.Begin("run", 1, "")
+	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused == nil || a.Go {
+		t.Errorf("before the resume: %+v", a)
+	}
+	w.ledger.Begin("run", 3, "status_401")
+	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused != nil || !a.Go {
+		t.Errorf("after the resume: %+v", a)
+	}
+}

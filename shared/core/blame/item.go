@@ -1,0 +1,76 @@
+package blame
+
+import "time"
+
+// Evidence is what the tries of one item have shown. The zero value is an item that
+// has not failed.
+type Evidence struct {
+	tries   int     // that prove something
+	product float64 // of the shares, over these tries
+	server  string  // of the open try
+	began   time.Time
+	outcome Outcome
+	nature  Nature
+	open    bool
+}
+
+// Add adds a failed try of the item, which Weigh judges later.
+func (l *Ledger) Add(item Item, e *Evidence, server string, r Request, f Failure) {
+	l.close(item, e)
+	e.server, e.began, e.outcome, e.nature, e.open = server, r.began, f.Outcome, f.Nature, true
+}
+
+// close judges the open try, if others were answered meanwhile: else it proves nothing.
+func (l *Ledger) close(item Item, e *Evidence) {
+	if !e.open {
+		return
+	}
+	s := l.server(e.server)
+	all, failed := s.meanwhile(item, e.began)
+	if failed == all {
+		return
+	}
+	e.open = false
+	if e.tries == 0 {
+		e.product = 1
+	}
+	e.tries++
+	e.product *= max(leastShare, float64(failed)/float64(all), s.usual(e.outcome))
+}
+
+const (
+	leastShare = 0.01
+	maxProduct = 1e-5
+	// An item that failed so often in a row while others were answered is charged,
+	// whatever the shares. What may pass is tried for longer.
+	maxTries       = 20
+	maxOutageTries = 100
+)
+
+// Judgement says what to do about an item that failed.
+type Judgement struct {
+	Charge bool // the fault is the item's
+	// Compare says that no other request was answered meanwhile: the server should get
+	// a comparison before the item is weighed again.
+	Compare bool
+}
+
+// Weigh judges the item's last try by what other requests met on the same server
+// since it began. While the server is doubted, the try stays open. Least is the least
+// number of tries before the item is charged.
+func (l *Ledger) Weigh(item Item, e *Evidence, least int) Judgement {
+	l.close(item, e)
+	if e.open && l.contact(item.Run).proven && !l.server(e.server).doubted {
+		return Judgement{Compare: true}
+	}
+	longest := maxTries
+	if e.nature == Outage {
+		longest = maxOutageTries
+	}
+	c := l.contact(item.Run)
+	if e.tries < max(least, 1) || e.product >= maxProduct && e.tries < longest || c.charged >= maxCharged {
+		return Judgement{}
+	}
+	c.charged++
+	return Judgement{Charge: true}
+}

@@ -1,0 +1,281 @@
+package blame
+
+import (
+	"math"
+	"time"
+)
+
+// maxRuns bounds the runs that a ledger remembers.
+const maxRuns = 64
+
+// Ledger records what requests met, by server and run. See the package comment.
+type Ledger struct {
+	servers []*server
+	runs    map[string]*contact
+	uses    uint64
+}
+
+// New returns a ledger of the named servers, at least one.
+func New(servers ...string) *Ledger {
+	l := &Ledger{runs: map[string]*contact{}}
+	for _, name := range servers {
+		l.servers = append(l.servers, &server{name: name})
+	}
+	return l
+}
+
+// server returns the named server. A name that is not known stands for the first one.
+func (l *Ledger) server(name string) *server {
+	for _, s := range l.servers {
+		if s.name == name {
+			return s
+		}
+	}
+	return l.servers[0]
+}
+
+// Begin tells of work on a run whose control document has the sequence. A higher one
+// than before begins the run's contact anew if the run was refused. Earlier is the
+// outcome of the refusal for which the run last paused; "" if it did not.
+func (l *Ledger) Begin(run string, control uint64, earlier Outcome) {
+	c := l.contact(run)
+	switch {
+	case control <= c.control && c.used > 0:
+	case c.refusal != nil, !c.proven && earlier != c.earlier:
+		c.restart(control, earlier)
+	default:
+		c.control, c.earlier = control, earlier
+	}
+	l.uses++
+	c.used = l.uses
+}
+
+func (l *Ledger) contact(run string) *contact {
+	if c := l.runs[run]; c != nil {
+		return c
+	}
+	if len(l.runs) >= maxRuns {
+		l.forget()
+	}
+	c := &contact{}
+	l.runs[run] = c
+	return c
+}
+
+// forget forgets the run that was used least recently and has nothing in flight.
+func (l *Ledger) forget() {
+	oldest, least := "", uint64(math.MaxUint64)
+	for name, c := range l.runs {
+		if c.inFlight == 0 && c.used < least {
+			oldest, least = name, c.used
+		}
+	}
+	delete(l.runs, oldest)
+}
+
+// Admission says whether a request may begin.
+type Admission struct {
+	// Go says that the request begins now, on one of Servers; nil is any. The caller
+	// ends it by Answered, Failed or Abandon.
+	Go      bool
+	Servers []string
+	Request Request
+	// Refused is why the run must pause; nil if it need not.
+	Refused *Refusal
+	// Until is when to ask again, unless the ledger changes before, if the request
+	// may not begin.
+	Until time.Time
+	// Compare names a server that should get a comparison now, which the caller begins
+	// by Compare; "" for none.
+	Compare string
+}
+
+// Admit decides about a request of the item. First says that it is the item's first
+// request.
+func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
+	c := l.contact(item.Run)
+	for !c.proven && !c.charging && c.refusal == nil {
+		d := c.admit(now)
+		switch d.verb {
+		case again:
+			continue
+		case wait:
+			return Admission{Until: d.until}
+		case compare:
+			s := l.server(c.server)
+			if s.comparing {
+				return Admission{Until: now.Add(lastWait)}
+			}
+			return Admission{Until: now.Add(lastWait), Compare: s.name}
+		case goOn:
+			return l.begin(item, c, first, now, Admission{})
+		}
+	}
+	if c.proven && c.refusal == nil && c.hopeless(now) {
+		c.refuse()
+	}
+	if c.refusal != nil {
+		return Admission{Refused: c.refusal}
+	}
+	if c.charging {
+		return l.begin(item, c, first, now, Admission{})
+	}
+	return l.admitProven(item, c, first, now)
+}
+
+// admitProven decides about a request of a proven run, by the servers that are
+// trusted. Few requests try a server that has not answered yet.
+func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) Admission {
+	usable := 0
+	for _, s := range l.servers {
+		if s.proven && !s.doubted {
+			usable++
+		}
+	}
+	if usable == len(l.servers) {
+		return l.begin(item, c, first, now, Admission{})
+	}
+	var a Admission
+	var try *server
+	for _, s := range l.servers {
+		switch {
+		case s.doubted && s.comparing:
+		case s.doubted && !now.Before(s.due):
+			a.Compare = s.name
+		case s.doubted && (a.Until.IsZero() || s.due.Before(a.Until)):
+			a.Until = s.due
+		case s.doubted:
+		case s.proven:
+			a.Servers = append(a.Servers, s.name)
+		case s.mayTry():
+			try = s
+		}
+	}
+	if try != nil {
+		a.Servers = []string{try.name}
+		try.trying++
+	}
+	if len(a.Servers) > 0 {
+		a = l.begin(item, c, first, now, a)
+		a.Request.tries = try
+		return a
+	}
+	if a.Until.IsZero() {
+		a.Until = now.Add(lastWait)
+	}
+	return a
+}
+
+func (l *Ledger) begin(item Item, c *contact, first bool, now time.Time, a Admission) Admission {
+	if c.began.IsZero() {
+		c.began = now
+	}
+	c.inFlight++
+	a.Go, a.Until = true, time.Time{}
+	a.Request = Request{item: item, contact: c, epoch: c.epoch, began: now, first: first}
+	return a
+}
+
+// Compare begins a comparison on the server.
+func (l *Ledger) Compare(server string, now time.Time) Request {
+	s := l.server(server)
+	s.comparing = true
+	return Request{comparison: s, began: now, first: true}
+}
+
+// Answered ends a request that was answered by the server.
+func (l *Ledger) Answered(r Request, server string, now time.Time) {
+	s := l.end(r, server)
+	s.answered(r)
+	if c := r.contact; c != nil && r.epoch == c.epoch {
+		c.answered(r)
+	}
+	if r.comparison == nil {
+		return
+	}
+	for _, c := range l.runs {
+		if !c.failing.IsZero() && c.server == s.name {
+			c.comparisonAnswered(now)
+		}
+	}
+}
+
+// Works ends a request that was not answered for a cause that the server named: the
+// item is at fault, and the server works.
+func (l *Ledger) Works(r Request, server string) { l.end(r, server).answered(r) }
+
+// Failed ends a request that failed on the server. It reports whether the item is
+// charged at once, because its run was resumed and meets the same outcome again.
+func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (charge bool) {
+	s := l.end(r, server)
+	c := r.contact
+	if c == nil {
+		s.failed(r, f, now)
+		for _, c := range l.runs {
+			if !c.proven && c.server == s.name {
+				c.due = s.due
+			}
+		}
+		return false
+	}
+	if r.epoch != c.epoch {
+		return false
+	}
+	if c.proven { // the setting of an unproven run is no fault of its server
+		s.failed(r, f, now)
+	} else {
+		s.record(r, f.Outcome)
+		s.last = f
+	}
+	c.failed(s.name, r.item, f, now)
+	return c.charging && f.Outcome == c.earlier
+}
+
+// Abandon ends a request of which nothing is known.
+func (l *Ledger) Abandon(r Request) { l.end(r, "") }
+
+func (l *Ledger) end(r Request, name string) *server {
+	s := l.server(name)
+	if r.comparison != nil {
+		s = r.comparison
+		s.comparing = false
+	}
+	if r.tries != nil {
+		r.tries.trying--
+	}
+	if c := r.contact; c != nil && r.epoch == c.epoch {
+		c.inFlight--
+	}
+	return s
+}
+
+// Doubts returns the servers that are doubted, with what they said last.
+func (l *Ledger) Doubts() map[string]Failure {
+	var out map[string]Failure
+	for _, s := range l.servers {
+		if s.doubted {
+			if out == nil {
+				out = map[string]Failure{}
+			}
+			out[s.name] = s.last
+		}
+	}
+	return out
+}
+
+// Outage returns since when all servers are doubted, and when the next comparison is
+// due. It returns false while one is trusted.
+func (l *Ledger) Outage() (since, due time.Time, ok bool) {
+	for _, s := range l.servers {
+		if !s.doubted {
+			return since, due, false
+		}
+		if since.IsZero() || s.since.After(since) {
+			since = s.since
+		}
+		if due.IsZero() || s.due.Before(due) {
+			due = s.due
+		}
+	}
+	return since, due, true
+}

@@ -1,0 +1,162 @@
+package blame
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// firstRequests is how many requests of an unproven run are in flight at once,
+	// until one has failed, or for patience.
+	firstRequests = 8
+	patience      = 10 * time.Second
+	// firstTrials is how many requests follow one by one when the first have failed.
+	firstTrials = 4
+	firstTrial  = 500 * time.Millisecond
+	// maxTrials bounds the trials of a run whose servers answer comparisons.
+	maxTrials = 12
+	// withoutAnswer is how long a proven run may be without any answer until its
+	// setting is at fault. If comparisons are answered meanwhile, that many different
+	// items must fail: fewer may be at fault themselves. At most maxCharged of them are
+	// charged meanwhile.
+	withoutAnswer = time.Minute
+	manyItems     = 8
+	maxCharged    = 32
+)
+
+// contact is what the ledger knows of one run.
+type contact struct {
+	control uint64  // the sequence of the run's control document
+	earlier Outcome // of the refusal for which the run paused before
+	epoch   int     // counts what began the contact anew
+	used    uint64
+
+	proven   bool // a request has succeeded
+	charging bool // the run was resumed and meets the earlier outcome: items are charged
+	refusal  *Refusal
+
+	inFlight int
+	began    time.Time // the first request
+	trials   int
+	due      time.Time // of the next trial
+	// The failures since the last answer to a request that began after the first of
+	// them.
+	failing  time.Time // of the first one; zero without any
+	items    []uint64  // different ones that failed, at most manyItems
+	charged  int       // how many items were charged
+	outages  int       // failures that may pass
+	compared time.Time // when a comparison was first answered; zero if none was
+	server   string
+	last     Failure
+	cleared  bool // a comparison was answered: one more trial
+}
+
+// restart forgets what the run met: a user has resumed it.
+func (c *contact) restart(control uint64, earlier Outcome) {
+	*c = contact{control: control, earlier: earlier, epoch: c.epoch + 1, used: c.used}
+}
+
+// answered records an answer to a request of the run.
+func (c *contact) answered(r Request) {
+	if c.proven && !r.began.After(c.failing) {
+		return
+	}
+	c.proven, c.charging, c.trials = true, false, 0
+	c.failing, c.items, c.charged, c.outages, c.compared = time.Time{}, c.items[:0], 0, 0, time.Time{}
+}
+
+// failed records a failure.
+func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
+	if c.failing.IsZero() {
+		c.failing = now
+	}
+	if len(c.items) < manyItems && !slices.Contains(c.items, item.Index) {
+		c.items = append(c.items, item.Index)
+	}
+	if f.Nature == Outage {
+		c.outages++
+	}
+	c.server, c.last = server, f
+	wait := min(firstTrial<<min(c.trials, 6), lastWait)
+	c.due = now.Add(max(wait, min(f.RetryAfter, maxHint)))
+}
+
+// nature returns what the failures since the last answer mean together.
+func (c *contact) nature() Nature {
+	if c.outages > 0 {
+		return Outage
+	}
+	return Setting
+}
+
+// hopeless reports whether a setting is at fault for what a proven run meets.
+func (c *contact) hopeless(now time.Time) bool {
+	switch {
+	case c.failing.IsZero():
+		return false
+	case !c.compared.IsZero():
+		return now.Sub(c.compared) >= withoutAnswer && len(c.items) == manyItems
+	}
+	return now.Sub(c.failing) >= withoutAnswer && c.nature() == Setting
+}
+
+// comparisonAnswered records that the run's server answers comparisons.
+func (c *contact) comparisonAnswered(now time.Time) {
+	c.cleared = true
+	if c.compared.IsZero() {
+		c.compared = now
+	}
+}
+
+// refuse ends the run's contact with its server, or charges the items if the run was
+// resumed after the same refusal.
+func (c *contact) refuse() {
+	if c.last.Outcome == c.earlier {
+		c.charging = true
+		return
+	}
+	c.refusal = &Refusal{Server: c.server, Failure: c.last}
+}
+
+// admit decides about a request of an unproven run.
+func (c *contact) admit(now time.Time) decision {
+	switch {
+	case c.failing.IsZero():
+		if c.inFlight < firstRequests || now.Sub(c.began) >= patience {
+			return decision{verb: goOn}
+		}
+		return decision{verb: wait, until: c.began.Add(patience)}
+	case c.inFlight > 0 && now.Sub(c.failing) < withoutAnswer: // they will tell more
+		return decision{verb: wait, until: c.failing.Add(withoutAnswer)}
+	case c.trials < firstTrials && now.Before(c.due):
+		return decision{verb: wait, until: c.due}
+	case c.trials < firstTrials:
+		c.trials++
+		return decision{verb: goOn}
+	case c.nature() == Setting, c.trials >= maxTrials:
+		c.refuse()
+		return decision{verb: again}
+	case c.cleared:
+		c.cleared = false
+		c.trials++
+		return decision{verb: goOn}
+	case now.Before(c.due):
+		return decision{verb: wait, until: c.due}
+	}
+	return decision{verb: compare}
+}
+
+// decision is what a contact decides about a request.
+type decision struct {
+	verb  verb
+	until time.Time // of wait
+}
+
+type verb uint8
+
+const (
+	goOn    verb = iota
+	wait         // until the time, or until something changes
+	compare      // the server gets a comparison; wait
+	again        // the contact has changed: decide again
+)
