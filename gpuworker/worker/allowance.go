@@ -146,13 +146,12 @@ type Permit struct {
 // Settle says which tokens an answered request took. known is false if they are
 // estimates: under the pool's limit, the request counts as it was estimated before.
 func (p Permit) Settle(prompt, completion int64, known bool) {
-	p.allowance.end(p.reserved, prompt+completion)
-	if !known {
-		return
-	}
-	p.limit.Settle(prompt, completion)
 	if p.allowance != nil {
 		p.allowance.estimate.learn(p.asked, prompt, completion)
+		p.allowance.end(p.reserved, prompt+completion)
+	}
+	if known {
+		p.limit.Settle(prompt, completion)
 	}
 }
 

@@ -328,7 +328,8 @@ func (s *Shard) begin() {
 }
 
 // letOthersBegin has shards that were claimed later begin their items, and the worker
-// claim more: this one's items begin slowly.
+// claim more: this one's items begin slowly. There are no more such shards than slots,
+// since each has a request in flight.
 func (s *Shard) letOthersBegin() {
 	s.mu.Lock()
 	waited := s.slow
