@@ -149,6 +149,8 @@ func TestShardReportDescribesTheShard(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
 	for want, s := range map[string]diagnosis.ShardReport{
+		"shard 5 has spent 120 tokens and waits for more of the token budget, with 3 rows in its checkpoint": {Shard: 5,
+			State: shard.Pending, Rows: 3, WaitsWith: 120, Generation: -1},
 		"shard 4 is with worker w for 30s (attempt 1), with 50 of 100 rows": {Shard: 4, State: shard.Running,
 			Verdict: health.Alive, Worker: "w", Attempt: 1, Since: ago(30 * time.Second), Items: 100, Rows: 50},
 		"shard 4 was held by worker w (attempt 2), which is gone: it is taken over in some seconds": {Shard: 4,
