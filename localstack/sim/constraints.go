@@ -31,10 +31,9 @@ type constraints struct {
 	prunes                bool
 }
 
-// drawConstraints draws the constraints of a run; none in three of four runs, nor in
-// those whose plan grows.
+// drawConstraints draws the constraints of a run; none in three of four runs.
 func (w *world) drawConstraints() (c constraints) {
-	if w.rounds > 0 || w.rand.intN("constrained", 4) > 0 {
+	if w.rand.intN("constrained", 4) > 0 {
 		return c
 	}
 	c.row, c.chains, c.variants = uint64(1+w.rand.intN("row", 30)), uint64(1+w.rand.intN("chains", 5)),
@@ -45,7 +44,7 @@ func (w *world) drawConstraints() (c constraints) {
 	return c
 }
 
-// addTo adds the kind of run that has the constraints.
+// addTo adds the kind of run that has the constraints and whose plan does not grow.
 func (c constraints) addTo(t kind.Table) kind.Table {
 	k, err := t.Of(config.KindBatch)
 	if err != nil {
@@ -131,6 +130,7 @@ func (s *scenario) checkConstraints(ctx context.Context, st run.State) (pruned i
 	for _, p := range shards {
 		if _, claimed := s.audit.shards[identity.ShardKey(s.id, p.number)]; !claimed && st.Pruned.Has(int(p.Variant)) {
 			pruned.AddRange(p.items)
+			s.prunedShards.Add(p.number)
 		}
 	}
 	if !s.constraints.Chains {

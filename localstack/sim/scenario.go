@@ -28,7 +28,10 @@ type scenario struct {
 	id     identity.RunID
 	files  []file // the inputs and, once the run is checked, what was appended
 	inputs int
-	pruned interval.Set // the items that must not be answered, once the run is checked
+	// pruned are the items that must not be answered, and prunedShards their shards,
+	// once the run is checked.
+	pruned, prunedShards interval.Set
+
 	cfg    config.Run
 	action action
 
@@ -88,7 +91,7 @@ func (w *world) write() *scenario {
 	if s.judged > 0 { // there are two models
 		s.cfg.Model.URI = "mock"
 	}
-	if s.constraints.row > 0 {
+	if s.constraints.row > 0 && s.rounds == 0 {
 		s.cfg.Kind = constrained
 	}
 	if s.rounds == 0 && s.rand.intN("dedupe", 3) == 0 {

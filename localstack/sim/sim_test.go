@@ -12,6 +12,7 @@ import (
 var (
 	seedFlag  = flag.Int64("seed", -1, "replay this seed and print its trace")
 	seedsFlag = flag.Int("seeds", 2000, "how many seeds to simulate")
+	fromFlag  = flag.Int("from", 0, "the first seed of -seeds")
 )
 
 // TestSimulation checks I1 to I11 in many simulations. A failure names its seed,
@@ -27,7 +28,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
 			t.Parallel()
 			for seed := lane; seed < *seedsFlag && !t.Failed(); seed += lanes {
-				simulate(t, uint64(seed), false)
+				simulate(t, uint64(*fromFlag+seed), false)
 			}
 		})
 	}
