@@ -2,6 +2,7 @@ package grading
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -15,7 +16,22 @@ import (
 
 // Services are the scoring services of a deployment. The nil value has none. It
 // is safe for concurrent use.
-type Services struct{ byName map[string]*service }
+type Services struct {
+	byName map[string]*service
+
+	mu   sync.Mutex
+	made []made // the last ones, the newest first
+}
+
+// made are graders that were made, of configs with that key.
+type made struct {
+	key     string
+	graders *Graders
+}
+
+// maxMade is of how many runs Services keeps the graders: a large JSON schema takes
+// long to compile, and a worker makes them for each shard.
+const maxMade = 8
 
 // Options are what services take besides their configs.
 type Options struct {
@@ -50,6 +66,29 @@ func (s *Services) Graders(grades []config.Grade) (*Graders, error) {
 	if len(grades) == 0 {
 		return nil, nil
 	}
+	if s == nil {
+		return s.compile(grades)
+	}
+	key, err := json.Marshal(grades)
+	if err != nil {
+		return nil, fault.WithKind(fault.Corrupt, err, "configs of the graders of the run")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.made {
+		if m.key == string(key) {
+			return m.graders, nil
+		}
+	}
+	g, err := s.compile(grades)
+	if err == nil {
+		s.made = append([]made{{string(key), g}}, s.made[:min(len(s.made), maxMade-1)]...)
+	}
+	return g, err
+}
+
+// compile makes the graders of the configs.
+func (s *Services) compile(grades []config.Grade) (*Graders, error) {
 	g := &Graders{configs: grades, pure: make([]grade.Grader, len(grades)), services: make([]*service, len(grades))}
 	for i, c := range grades {
 		if c.Kind == config.GradeHTTP {

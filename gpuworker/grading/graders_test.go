@@ -3,6 +3,7 @@ package grading
 import (
 	"encoding/json"
 	"io"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -84,5 +85,31 @@ func TestGradersThatCanNotBeMadeAreCorrupt(t *testing.T) {
 	_, err := none.Graders([]config.Grade{{Name: "a", Kind: config.GradeRegex, Pattern: "("}})
 	if !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v, want Corrupt", err)
+	}
+}
+
+// TestGradersOfARunAreMadeOnce asks for those of some runs again and again.
+func TestGradersOfARunAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	var s Services
+	of := func(run int) *Graders {
+		g, err := s.Graders([]config.Grade{{Name: "a", Kind: config.GradeRegex, Pattern: strconv.Itoa(run)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	first, second := of(1), of(2)
+	if first == second || of(1) != first || of(2) != second {
+		t.Error("two runs share graders, or one has several")
+	}
+	for run := range maxMade {
+		of(10 + run)
+	}
+	if n := len(s.made); n != maxMade {
+		t.Errorf("the graders of %d runs are kept, want %d", n, maxMade)
+	}
+	if of(1) == first {
+		t.Error("graders are kept for too many runs")
 	}
 }

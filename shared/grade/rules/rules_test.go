@@ -98,6 +98,8 @@ func TestGraders(t *testing.T) {
 		"regex, missing in the row":  {expecting("regex"), "abc", ``, none},
 		"regex, a group that nests":  {matching(`(a+)+$`), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", ``, wrong},
 		"regex, an object in a list": {expecting("regex"), "abc", `[{}]`, bad},
+		"regex, 32 in the row":       {expecting("regex"), "abc", `["c"` + strings.Repeat(`,"b"`, 31) + `]`, right},
+		"regex, too many in the row": {expecting("regex"), "abc", `["c"` + strings.Repeat(`,"b"`, 32) + `]`, bad},
 
 		"numeric, equal":                  {expecting("numeric"), "42", `42`, right},
 		"numeric, the last number":        {expecting("numeric"), "First 3, then 4. So it is **42**.", `42`, right},

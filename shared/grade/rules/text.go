@@ -59,8 +59,12 @@ func exact(part extractor, ignoreCase bool) func(grade.Case) grade.Score {
 	}
 }
 
-// maxRowPattern bounds a regular expression in a row, in bytes.
-const maxRowPattern = 2048
+// Bounds of the regular expressions in a row: bytes of one, and how many. Compiling
+// larger ones, or more, would take long.
+const (
+	maxRowPattern  = 2048
+	maxRowPatterns = 32
+)
 
 // regex scores 1 if the pattern, or one of those in the row, matches the answer.
 func regex(g config.Grade) (func(grade.Case) grade.Score, error) {
@@ -77,12 +81,15 @@ func regex(g config.Grade) (func(grade.Case) grade.Score, error) {
 	}
 	return func(c grade.Case) grade.Score {
 		want, cause := expectations(c.Expected)
-		if cause != "" {
+		switch {
+		case cause != "":
 			return grade.Missing(cause)
+		case len(want) > maxRowPatterns:
+			return grade.Missing(grade.BadExpected)
 		}
 		matched := false
 		for _, e := range want {
-			if len(e.text) > maxRowPattern { // compiling it would take long
+			if len(e.text) > maxRowPattern {
 				return grade.Missing(grade.BadExpected)
 			}
 			re, err := regexp.Compile(flags + e.text)
