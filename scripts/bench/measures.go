@@ -21,7 +21,7 @@ func measures() []struct {
 		take func(context.Context, *runner) error
 	}{
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
-		{"beats", heartbeats}, {"line", line}, {"takeover", takeover}, {"tiny", tiny},
+		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"tiny", tiny},
 	}
 }
 

@@ -37,6 +37,10 @@ func goals() []goal {
 		{"BigInput", "first-dispatch-s", 1, false},
 		{"Processes=5", "latest-heartbeat-ms", 300, false},
 		{"Line/bytes=1200", "cpu-µs/line", 4, false},
+		{"Dispatch/chains-in-turns", "cpu-µs/shard", 15, false},
+		{"Dispatch/chains-in-blocks", "cpu-µs/shard", 15, false},
+		{"Dispatch/tasks", "cpu-µs/shard", 15, false},
+		{"Dispatch/short-chains", "cpu-µs/shard", 15, false},
 		{"Takeover", "s-after-timeout", 2, false},
 		{"Tiny/streams=1", "×llama.cpp", 0.5, true},
 		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
