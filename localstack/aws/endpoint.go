@@ -42,6 +42,15 @@ func retryQuickly(o *retry.StandardOptions) {
 // credentials that are valid in no account, and nothing of the environment.
 func (e Endpoint) Config(ctx context.Context, t testing.TB) awssdk.Config {
 	t.Helper()
+	cfg, err := e.load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// load is Config for processes that run no test.
+func (e Endpoint) load(ctx context.Context) (awssdk.Config, error) {
 	var options []func(*config.LoadOptions) error
 	if e.Emulated() {
 		options = append(options, config.WithRegion("us-east-1"), config.WithBaseEndpoint(e.URL),
@@ -52,11 +61,7 @@ func (e Endpoint) Config(ctx context.Context, t testing.TB) awssdk.Config {
 	if e.Faults != nil {
 		options = append(options, config.WithAPIOptions([]func(*middleware.Stack) error{e.Faults.Middleware}))
 	}
-	cfg, err := aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), options...)
 }
 
 // StartKumo starts the emulator kumo in this process, behind corrections of its
