@@ -14,10 +14,10 @@ import (
 )
 
 // Bounds of what is remembered of the shard tables: pages of attributes, 4 MiB in all,
-// and blocks of outlines, 8 MiB in all, each of 16,384 shards.
+// and blocks of outlines, 16 MiB in all, each of 16,384 shards.
 const (
 	maxPages  = 1024
-	maxBlocks = 128
+	maxBlocks = 256
 )
 
 // maxReads is about how many pages one step reads to find where chains go on.
@@ -113,10 +113,11 @@ func (a *attributes) remember(id identity.RunID, fresh []schedule.Page) schedule
 		}
 		a.pages[pageOf{id, p.First / schedule.PageShards}] = p
 	}
-	if len(fresh) == 0 {
-		return a.outlines[id]
+	o := a.outlines[id].With(fresh, maxBlocks)
+	if o.Blocks() == 0 { // a run of less than a page
+		return o
 	}
-	a.outlines[id] = a.outlines[id].With(fresh, maxBlocks)
+	a.outlines[id] = o
 	blocks := 0
 	for _, o := range a.outlines {
 		blocks += o.Blocks()
@@ -130,7 +131,7 @@ func (a *attributes) remember(id identity.RunID, fresh []schedule.Page) schedule
 			delete(a.outlines, other)
 		}
 	}
-	return a.outlines[id]
+	return o
 }
 
 func attributesOf(r shardtable.Row) schedule.Attributes {

@@ -11,6 +11,7 @@ import (
 	"rollout/shared/host/hosttest"
 	"rollout/shared/kind"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // TestPrunedVariantIsPassedOver prunes the only variant of a run while one of its
@@ -65,5 +66,40 @@ func TestRunOfUnknownKindIsNotStepped(t *testing.T) {
 	d := newFixture(t, 3, 1, func(m *record.Manifest) { m.Kind = "later" })
 	if _, err := d.coordinator().Apply(t.Context(), id, []run.Event{{Kind: run.Reevaluate}}); err == nil {
 		t.Error("a run of an unknown kind is stepped")
+	}
+}
+
+// TestChainGoesOnFarAway finishes the first shard of a chain whose second one lies
+// thousands of shards behind it.
+func TestChainGoesOnFarAway(t *testing.T) {
+	t.Parallel()
+	k, err := kind.Table{}.Of(config.KindBatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Name, k.Constraints = "chains", schedule.Constraints{Chains: true, MaxInFlightByVariant: 1}
+	const shards, second = 3000, 2900
+	d := newFixture(t, shards, 1, func(m *record.Manifest) { m.Kind = k.Name })
+	table := hosttest.Object(t, d.Ports, record.ShardTableKey(id, 0))
+	rows, err := shardtable.Parse([]byte(table)[shardtable.HeaderSize:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	labeled := []byte(table)[:shardtable.HeaderSize]
+	for n, r := range rows {
+		if r.Chain = 1; n > 0 && n != second {
+			r.Chain = 2
+		}
+		labeled = r.Append(labeled)
+	}
+	hosttest.Put(t, d.Ports, record.ShardTableKey(id, 0), string(labeled))
+	c := newCoordinator(d.Ports, coordinate.Options{Kinds: kind.Table{}.With(k)})
+	for _, e := range []run.Event{{Kind: run.Reevaluate}, {Kind: run.ShardDone}} {
+		if _, err := c.Apply(t.Context(), id, []run.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := d.state(); s.WasSent(1) || !s.WasSent(second) {
+		t.Errorf("in flight are %v, want shard %d", s.InFlight.Chunks, second)
 	}
 }

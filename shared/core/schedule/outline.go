@@ -47,7 +47,7 @@ func (o Outline) With(pages []Page, blocks int) Outline {
 	fresh := map[int]*block{}
 	for _, p := range pages {
 		k := p.First / PageShards / blockPages
-		if len(p.Rows) < PageShards {
+		if len(p.Rows) < PageShards || k < len(o.blocks) && o.blocks[k].knows(p) {
 			continue
 		}
 		if fresh[k] == nil {
@@ -69,6 +69,11 @@ func (o Outline) With(pages []Page, blocks int) Outline {
 		}
 	}
 	return out
+}
+
+// knows reports whether the page is described.
+func (b *block) knows(p Page) bool {
+	return b != nil && b.known&(1<<(p.First/PageShards%blockPages)) != 0
 }
 
 // Blocks returns how many blocks the outline has, of 64 KiB each.
