@@ -82,6 +82,23 @@ func TestSliceThatExpiredIsFreeButForABurst(t *testing.T) {
 	}
 }
 
+// A worker whose slice expired comes back, and has used the whole limit meanwhile. What
+// it used does not become free when the next holder gives the share up.
+func TestUseOfASliceThatExpiredIsCountedWhenItsWorkerReturns(t *testing.T) {
+	t.Parallel()
+	d := take(t, ratelimit.Doc{}, ask("a", ratelimit.Usage{}), start)
+	now := start.Add(ratelimit.Length(1) + 2*time.Second)
+	d = take(t, d, ask("b", ratelimit.Usage{}), now) // a's slice is over
+	d = take(t, d, ask("a", ratelimit.Usage{{}, {Requests: 600}}), now.Add(time.Second))
+	d = perMinute.Leave(d, "b", ratelimit.Usage{}, now.Add(2*time.Second))
+	if n := share(t, take(t, d, ask("c", ratelimit.Usage{}), now.Add(3*time.Second)), "c"); n != 0 {
+		t.Errorf("c gets %d", n)
+	}
+	if n := share(t, take(t, d, ask("c", ratelimit.Usage{}), now.Add(ratelimit.Minute)), "c"); n < 500 {
+		t.Errorf("a minute later c gets %d", n)
+	}
+}
+
 func TestLargeRequestGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	r := ratelimit.Rules{Limit: ratelimit.Amount{Tokens: 1000}}

@@ -162,7 +162,8 @@ func (p *pool) countLost() {
 	}
 }
 
-// checkDoc checks that no more is granted than there is.
+// checkDoc checks that no more is granted than there is, but for the shares of workers
+// that crashed: one that comes back says what it had used.
 func (p *pool) checkDoc() {
 	sum := ratelimit.Amount{}
 	for _, g := range p.doc.Grants {
@@ -171,13 +172,25 @@ func (p *pool) checkDoc() {
 	for _, c := range p.doc.Cooling {
 		sum = sum.Plus(c.Amount)
 	}
-	if !sum.Within(p.rules.Limit) {
+	if !sum.Within(p.allowed(p.now)) {
 		p.tb.Fatalf("%s: the document grants %+v of %+v to %d workers", p.now.Sub(start), sum,
 			p.rules.Limit, len(p.doc.Grants))
 	}
 	if b, err := json.Marshal(p.doc); err != nil || len(b) > 64<<10 {
 		p.tb.Fatalf("the document has %d bytes: %v", len(b), err)
 	}
+}
+
+// allowed returns the limit with the shares of workers that crashed less than two
+// minutes before a time.
+func (p *pool) allowed(at time.Time) ratelimit.Amount {
+	allowed := p.rules.Limit
+	for _, c := range p.crashed {
+		if since := at.Sub(c.at); since >= 0 && since < 2*time.Minute+ratelimit.Length(len(p.workers)) {
+			allowed = allowed.Plus(c.share)
+		}
+	}
+	return allowed
 }
 
 // checkLimit checks that no minute exceeds the limit, but for the shares of workers
@@ -190,12 +203,7 @@ func (p *pool) checkLimit() {
 		for ; b.at.Sub(p.begun[first].at) >= time.Minute; first++ {
 			sum = sum.Minus(p.begun[first].cost)
 		}
-		allowed := p.rules.Limit
-		for _, c := range p.crashed {
-			if since := b.at.Sub(c.at); since >= 0 && since < 2*time.Minute+ratelimit.Length(len(p.workers)) {
-				allowed = allowed.Plus(c.share)
-			}
-		}
+		allowed := p.allowed(b.at)
 		if !sum.Of(p.rules.Limit).Within(allowed) {
 			p.tb.Fatalf("%+v began within the minute before %s, with a limit of %+v (%+v with crashed shares)",
 				sum, b.at.Sub(start), p.rules.Limit, allowed)
