@@ -55,8 +55,10 @@ type ItemReport struct {
 	Shard       *ShardReport `json:"shard"`    // null if it is not planned
 	Position    int          `json:"position"` // in the shard, from 0
 	Row         *RowPlace    `json:"row"`      // null before it has a row
-	History     []string     `json:"story"`
-	Next        string       `json:"next"` // what happens next, or what the user can do
+	// Judges are what judges are asked about its answers; absent without any.
+	Judges  []JudgeReport `json:"judges,omitempty"`
+	History []string      `json:"story"`
+	Next    string        `json:"next"` // what happens next, or what the user can do
 }
 
 // LinePlace is a line of an input.
@@ -194,7 +196,7 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 		if m, err = m.InRole(role); err != nil {
 			return t, err
 		}
-		t.Role = p.Manifest.Roles[role-1].Name
+		p.Manifest, t.Role = m, p.Manifest.Roles[role-1].Name // its row is in the dialect of its role
 	}
 	t.read(m, f.line)
 	if t.Role != "" {
@@ -218,7 +220,10 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 	if pruned, err := x.pruned(ctx, p, &t, d, loc.Cut.Variant); err != nil || pruned {
 		return t, err
 	}
-	return t, x.locateInShard(ctx, p, &t, d, now)
+	if err := x.locateInShard(ctx, p, &t, d, now); err != nil || t.Role != "" {
+		return t, err
+	}
+	return t, x.judged(ctx, p, &t, now)
 }
 
 // read sets the fields that the line itself determines.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rollout/shared/core/shard"
+	"rollout/shared/result"
 )
 
 // Bounds of what is read ahead: the number of results, and the bytes of one. A
@@ -42,8 +43,8 @@ func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *re
 		}
 	}
 	go func() {
-		for i, result := range a.results {
-			if result == nil {
+		for i, to := range a.results {
+			if to == nil {
 				continue
 			}
 			select {
@@ -52,8 +53,8 @@ func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *re
 				return
 			}
 			go func() {
-				b, err := committed(ctx, w.Blobs, *docs[i].Result)
-				result <- fetched{b, err}
+				b, err := result.Read(ctx, w.Blobs, *docs[i].Result)
+				to <- fetched{b, err}
 			}()
 		}
 	}()

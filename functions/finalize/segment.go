@@ -77,7 +77,10 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 	completions := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.CompletionsFile)
 	errs := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.ErrorsFile)
 	entries := record.OutputSegmentEntriesKey(m.Run, r.from, nonce)
-	w := f.writer(ctx, m, s, fileKeys{completions, errs, entries})
+	w, err := f.writer(ctx, m, s, fileKeys{completions, errs, entries})
+	if err != nil {
+		return seg, err
+	}
 	w.late = late
 	end, err := w.writeShards(ctx, r.from, r.to)
 	if err := w.finish(err); err != nil {

@@ -42,21 +42,26 @@ type writer struct {
 	readahead *readahead // nil: results are read when they are written
 	originals originals
 	pruned    map[uint32]cause // of the pruned variants that were met
+	verdicts  []*verdicts      // of the run's judges
 }
 
 // fileKeys are the keys of the files that a writer writes.
 type fileKeys struct{ completions, errs, entries string }
 
 // writer returns a writer that has begun the files under these keys.
-func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, k fileKeys) *writer {
+func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, k fileKeys) (*writer, error) {
+	judges, err := f.newVerdicts(m)
+	if err != nil {
+		return nil, err
+	}
 	w := &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, k.completions), errs: f.open(ctx, k.errs),
-		entries: f.open(ctx, k.entries), model: model(m), buf: make([]byte, copyBuffer)}
+		entries: f.open(ctx, k.entries), model: model(m), buf: make([]byte, copyBuffer), verdicts: judges}
 	w.outputs = w.out
 	if len(m.Config.Grades) > 0 {
 		w.totals.scores = &grade.Totals{}
 		w.outputs = io.MultiWriter(w.out, &scores{totals: w.totals.scores})
 	}
-	return w
+	return w, nil
 }
 
 // finish completes the files, or drops them if err is not nil.
@@ -68,10 +73,13 @@ func (w *writer) finish(err error) error {
 // documents of all shards, or nil. next may be nil for a run that is Finalizing.
 func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
 	next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
-	w := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),
+	w, err := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),
 		record.OutputKey(m.Run, record.ErrorsFile), record.FileEntriesKey(m.Run)})
+	if err != nil {
+		return s, totals{}, false, err
+	}
 	w.known, w.next = known, next
-	err := w.finish(w.shards(ctx))
+	err = w.finish(w.shards(ctx))
 	return w.state, w.totals, true, err
 }
 
@@ -79,6 +87,9 @@ func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, 
 func (w *writer) shards(ctx context.Context) error {
 	for n := 0; ; {
 		final := w.state.Done.Frontier()
+		if len(w.verdicts) > 0 {
+			final = 0 // answers wait for their scores
+		}
 		if w.state.Phase == run.Finalizing {
 			final = w.state.Shards
 		}
@@ -225,11 +236,18 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 		return err
 	case w.manifest.Config.Dedupe.Enabled:
 		if !early {
-			if b, err = committed(ctx, w.Blobs, *d.Result); err != nil {
+			if b, err = result.Read(ctx, w.Blobs, *d.Result); err != nil {
 				return err
 			}
 		}
 		return w.indexed(ctx, n, d, b)
+	case len(w.verdicts) > 0:
+		if !early {
+			if b, err = result.Read(ctx, w.Blobs, *d.Result); err != nil {
+				return err
+			}
+		}
+		return w.judged(ctx, n, d, b)
 	case early:
 		return w.rows(b, d.OutputLen)
 	}
@@ -296,26 +314,9 @@ func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error
 		return err
 	}
 	if n+m != ref.Length || h.Sum().String() != ref.Digest {
-		return notCommitted(ref)
+		return result.NotCommitted(ref)
 	}
 	return nil
-}
-
-// committed reads a result, and checks its length and digest.
-func committed(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
-	b, err := input.ReadObject(ctx, blobs, ref.Key, ref.Length)
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
-		return nil, notCommitted(ref)
-	}
-	return b, nil
-}
-
-func notCommitted(ref shard.Ref) error {
-	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup",
-		ref.Key)
 }
 
 // onlyWriter hides ReadFrom, so that io.CopyBuffer uses its buffer.

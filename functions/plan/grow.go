@@ -31,19 +31,21 @@ func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) 
 	if err != nil || !due {
 		return doc, err
 	}
-	from, err := p.lastResults(ctx, m.Run, doc)
+	k, err := p.opts.Kinds.Of(m.Kind)
 	if err != nil {
 		return doc, err
 	}
-	next, err := p.appended(ctx, m, doc, from)
-	if err != nil {
-		return doc, fault.Wrap(err, "append to the plan of run %s", m.Run)
+	next := record.Appended{Input: doc.Sources(), First: doc.Total}
+	if k.Appends == nil || next.Input < len(m.Inputs)+k.Appends(m.Config) {
+		if next, err = p.appended(ctx, m, k, doc); err != nil {
+			return doc, fault.Wrap(err, "append to the plan of run %s", m.Run)
+		}
 	}
 	change := func(cur record.Plan, _ bool) (record.Plan, bool, error) {
 		if cur.Sources() != next.Input || !cur.AllMerged() || !cur.Growing {
 			return cur, false, nil // another call was faster
 		}
-		if next.Size == 0 {
+		if next.Key == "" || k.Appends == nil && next.Size == 0 {
 			cur.Growing = false
 			return cur, true, nil
 		}
@@ -67,11 +69,15 @@ func (p *Planner) growthDue(ctx context.Context, id identity.RunID, doc record.P
 // appended returns the object that follows the plan's last one, and creates it unless
 // it exists. An object that exists is the result of an earlier call with the same
 // results, and stands.
-func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Plan,
-	from results) (next record.Appended, err error) {
+func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
+	doc record.Plan) (next record.Appended, err error) {
 	next.Input, next.First = doc.Sources(), doc.Total
 	next.Key = record.AppendedKey(m.Run, next.Input)
-	k, err := p.opts.Kinds.Of(m.Kind)
+	find := p.lastResults
+	if k.Appends != nil {
+		find = p.inputResults
+	}
+	from, err := find(ctx, m.Run, doc)
 	if err != nil {
 		return next, err
 	}
@@ -85,7 +91,7 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Pl
 	}
 	info, err := p.Blobs.Stat(ctx, next.Key, "")
 	if fault.Is(err, fault.NotFound) {
-		g := kind.Growth{Manifest: m, Input: next.Input, Answers: from.answers(ctx)}
+		g := kind.Growth{Manifest: m, Input: next.Input, Answers: from.answers(ctx), Items: from.items(ctx, m)}
 		if err := p.stream(ctx, next.Key, func(w io.Writer) error { return k.Grow(ctx, g, w) }); err != nil {
 			return next, err
 		}
@@ -116,13 +122,34 @@ func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record
 	if first == doc.Merged { // an input without a line has no range
 		return r, nil
 	}
+	var err error
+	r.lo, err = p.firstShard(ctx, id, first)
+	return r, err
+}
+
+// inputResults returns the results of the run's inputs.
+func (p *Planner) inputResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
+	r := results{Planner: p, run: id, hi: doc.Shards}
+	ranges := 0
+	for _, in := range doc.Ranges {
+		ranges += in.Count
+	}
+	if ranges == doc.Merged { // nothing is appended
+		return r, nil
+	}
+	var err error
+	r.hi, err = p.firstShard(ctx, id, ranges)
+	return r, err
+}
+
+// firstShard returns the first shard of a merged range.
+func (p *Planner) firstShard(ctx context.Context, id identity.RunID, rng int) (int, error) {
 	var e record.IndexEntry
-	err := input.ReadJSON(ctx, p.Blobs, record.IndexKey(id, first), &e)
+	err := input.ReadJSON(ctx, p.Blobs, record.IndexKey(id, rng), &e)
 	if fault.Is(err, fault.NotFound) {
 		err = fault.WithKind(fault.Corrupt, err, "the index of a merged range is missing")
 	}
-	r.lo = e.FirstShard
-	return r, err
+	return e.FirstShard, err
 }
 
 // docs yields the documents of the shards that have a result, in their order.

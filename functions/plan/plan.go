@@ -144,7 +144,7 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 	if err != nil {
 		return record.Plan{}, err
 	}
-	fresh := record.Plan{Schema: record.Schema, Growing: k.Grow != nil}
+	fresh := record.Plan{Schema: record.Schema, Growing: k.Grows(m.Config)}
 	for i, in := range m.Inputs {
 		src, err := p.source(ctx, m, k, i)
 		if err != nil {

@@ -74,6 +74,10 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	if err != nil {
 		return err
 	}
+	if len(parent.Config.Judges()) > 0 {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s has a judge, and the plan of its retry can't grow "+
+			"by what the judge would read", parent.Run), Remedy: "submit the lines of the failed items as a run of their own"}
+	}
 	if !k.Retries || len(parent.Roles) > 0 {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)
 	}

@@ -100,6 +100,10 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 			edit: func(m *record.Manifest, _ *run.State) {
 				m.Config.Grades = []config.Grade{{Name: "quality", Kind: config.GradeHTTP, Service: "reward"}}
 			}},
+		"a run with a judge": {want: "submit the lines of the failed items as a run of their own",
+			edit: func(m *record.Manifest, _ *run.State) {
+				m.Config.Grades = []config.Grade{{Name: "style", Kind: config.GradeJudge}}
+			}},
 		"another revision of the model": {want: "another revision",
 			edit: func(m *record.Manifest, _ *run.State) { m.ModelID = identity.Model("m", "old").String() }},
 	} {

@@ -35,6 +35,7 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/grade/judge"
 	"rollout/shared/grade/rules"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -202,7 +203,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		return &fault.Error{Kind: fault.Invalid, Remedy: k.LocalOnly,
 			Err: fault.New(fault.Invalid, "a run of kind %q can't run in a cloud in this version", k.Name)}
 	}
-	if k.Grow != nil && m.Config.Dedupe.Enabled {
+	if k.Grows(m.Config) && m.Config.Dedupe.Enabled {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "remove dedupe.enabled",
 			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}
 	}
@@ -241,10 +242,15 @@ func promptMaxTokens(m record.Manifest, k kind.Kind) int {
 // that does not compile, and those of a service that the deployment lacks.
 func (s *Submitter) checkGraders(grades []config.Grade) error {
 	for _, g := range grades {
-		if g.Kind == config.GradeHTTP {
-			continue
+		var err error
+		switch g.Kind {
+		case config.GradeHTTP:
+		case config.GradeJudge:
+			_, err = judge.New(g)
+		default:
+			_, err = rules.New(g)
 		}
-		if _, err := rules.New(g); err != nil {
+		if err != nil {
 			return err
 		}
 	}

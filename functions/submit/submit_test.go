@@ -469,3 +469,33 @@ func TestRawPromptsGetAMaxTokensOfOurs(t *testing.T) {
 func extra(name, field string) *config.Request {
 	return &config.Request{Extra: map[string]any{name: int64(7)}, MaxTokensField: field}
 }
+
+// A judge is a role of its batch: with a model and settings of its own, or the model of
+// the answers.
+func TestJudgesAreRolesOfTheirRun(t *testing.T) {
+	t.Parallel()
+	const judge = "schema_version = 1\nmodel.uri = 'm'\n[[grade]]\nname = 'style'\nkind = 'judge'\n" +
+		"prompt = '{answer}'\nrange = [0, 1]\n"
+	for name, c := range map[string]struct{ config, pool, refused string }{
+		"its own model":   {judge + "model = 'wise'\nrequest = { extra = { effort = 'low' } }", "judges", ""},
+		"the run's model": {judge, "default", ""},
+		"an unknown model": {judge + "model = 'wiser'", "",
+			"role judge-style: no pool serves the model wiser (set grade[0].model to one of: m, wise"},
+		"identical requests": {judge + "[dedupe]\nenabled = true", "", "can't be combined with dedupe.enabled"},
+	} {
+		d := newFixture(t)
+		d.deploy.Pools = append(d.deploy.Pools, config.Pool{Name: "judges", Model: "wise"})
+		d.put("prompts/x.toml", c.config)
+		m := d.upload("prompts/x.jsonl", prompt)
+		if c.refused != "" || m.Refused != "" {
+			if c.refused == "" || !strings.Contains(m.Refused, c.refused) {
+				t.Errorf("%s: refused with %q, want %q", name, m.Refused, c.refused)
+			}
+			continue
+		}
+		if len(m.Roles) != 1 || m.Roles[0].Name != "judge-style" || m.Roles[0].Pool != c.pool ||
+			*m.Roles[0].Sampling.Temperature != 0 || (m.Roles[0].Request != nil) != (c.pool == "judges") {
+			t.Errorf("%s: %+v", name, m.Roles)
+		}
+	}
+}

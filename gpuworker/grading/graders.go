@@ -91,7 +91,10 @@ func (s *Services) Graders(grades []config.Grade) (*Graders, error) {
 func (s *Services) compile(grades []config.Grade) (*Graders, error) {
 	g := &Graders{configs: grades, pure: make([]grade.Grader, len(grades)), services: make([]*service, len(grades))}
 	for i, c := range grades {
-		if c.Kind == config.GradeHTTP {
+		switch c.Kind {
+		case config.GradeJudge:
+			continue
+		case config.GradeHTTP:
 			if s != nil {
 				g.services[i] = s.byName[c.Service]
 			}
@@ -108,7 +111,7 @@ func (s *Services) compile(grades []config.Grade) (*Graders, error) {
 // Graders are the graders of a run. They are safe for concurrent use.
 type Graders struct {
 	configs  []config.Grade
-	pure     []grade.Grader // by grader; nil for one with a service
+	pure     []grade.Grader // by grader; nil for one with a service, and for a judge
 	services []*service     // by grader; nil for one without, or with an unknown one
 }
 
@@ -123,7 +126,8 @@ func (g *Graders) AwaitRoom(ctx context.Context, stopping <-chan struct{}) bool 
 	return true
 }
 
-// Grade scores the answers to one item, whose line was parsed before. It calls
+// Grade scores the answers to one item, whose line was parsed before. The scores of
+// judges stay open: a judge is asked when all answers of the run are there. It calls
 // done once, with the row's members that hold the scores: before it returns, or
 // later from another goroutine. When ctx ends, done is called soon.
 func (g *Graders) Grade(ctx context.Context, line []byte, answers []grade.Case, done func(members []byte)) {
@@ -138,10 +142,12 @@ func (g *Graders) Grade(ctx context.Context, line []byte, answers []grade.Case, 
 			switch {
 			case g.pure[i] != nil:
 				t.scores[k][i] = g.pure[i].Grade(ctx, []grade.Case{c})[0]
-			case g.services[i] == nil:
+			case cfg.Kind == config.GradeHTTP && g.services[i] == nil:
 				t.scores[k][i] = grade.Missing(grade.Unconfigured)
 			case cfg.Expected != "" && c.Expected == nil:
 				t.scores[k][i] = grade.Missing(grade.NoExpected)
+			case cfg.Kind == config.GradeJudge:
+				t.scores[k][i] = grade.Missing(grade.Open)
 			default:
 				t.add(1)
 				g.services[i].submit(ctx, c, func(s grade.Score) { t.set(k, i, s) })

@@ -71,6 +71,28 @@ func TestGradersWithoutServicesAreDoneAtOnce(t *testing.T) {
 	}
 }
 
+// The scores of judges stay open, and hold up no other.
+func TestScoresOfJudgesStayOpen(t *testing.T) {
+	t.Parallel()
+	var none *Services
+	g, err := none.Graders([]config.Grade{{Name: "a", Kind: config.GradeExact, Expected: "a"},
+		{Name: "style", Kind: config.GradeJudge, Expected: "b"}, {Name: "tone", Kind: config.GradeJudge}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tone = `,"tone":{"score":null,"cause":"stopped"}}`
+	for line, want := range map[string]string{
+		`{"a":"x","b":1}`: `"score":null,"scores":{"a":{"score":1},"style":{"score":null,"cause":"stopped"}` + tone,
+		`{"a":"y"}`:       `"score":null,"scores":{"a":{"score":0},"style":{"score":null,"cause":"no_expected"}` + tone,
+	} {
+		got := ""
+		g.Grade(t.Context(), []byte(line), cases("x"), func(members []byte) { got = string(members) })
+		if got != want {
+			t.Errorf("%s: %s, want\n%s", line, got, want)
+		}
+	}
+}
+
 func TestRunsWithoutGradersHaveNone(t *testing.T) {
 	t.Parallel()
 	var none *Services

@@ -93,7 +93,7 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 			return nil, err
 		}
 		d = d.CountLost(spent)
-		if why := w.needless(d, of, msg); why != nil {
+		if why := w.needless(ctx, d, of, msg); why != nil {
 			w.report(ctx, why)
 			return nil, nil
 		}
@@ -114,11 +114,16 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 
 // needless returns the event to repeat for a shard that a message should not have
 // named: coordinate has not heard that the shard has spent the message's allowance, or
-// that an item failed in a run that ends with that. It returns nil for other shards.
-func (w *Worker) needless(d shard.Doc, of runInfo, msg events.Work) events.Payload {
+// that an item of the users failed in a run that ends with that. It returns nil for
+// other shards.
+func (w *Worker) needless(ctx context.Context, d shard.Doc, of runInfo, msg events.Work) events.Payload {
 	spent := d.Counts.Tokens()
 	switch {
 	case of.manifest.Config.Limits.FailFast && d.Counts.Failed > d.Counts.KeptFailed:
+		role, err := w.index.RoleOf(ctx, of.manifest, d.Shard)
+		if err != nil || role > 0 { // load meets the error again
+			return nil
+		}
 		return events.ItemFailed{Run: string(d.Run), Shard: d.Shard}
 	case d.State == shard.Pending && msg.Allowance > 0 && spent >= msg.Allowance:
 		return events.ShardReleased{Run: string(d.Run), Shard: d.Shard, Worker: w.cfg.ID, Attempt: d.Attempt,

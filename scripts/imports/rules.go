@@ -95,7 +95,7 @@ var Rules = []Rule{
 		"shared/embedded/...", "shared/gcp/...", "shared/installation/..."}},
 	{Packages: "functions/coordinate/...", Imports: functions},
 	{Packages: "functions/diagnosis/...", Imports: []string{"functions/diagnosis/...", "functions/status/...",
-		"shared/..."}},
+		"functions/internal/judging", "shared/..."}},
 	{Packages: "functions/finalize/...", Imports: functions},
 	{Packages: "functions/gcp/...", Imports: functions, Except: []string{"functions/aws/...", "functions/inprocess/...",
 		"shared/aws/...", "shared/embedded/...", "shared/installation/..."}},

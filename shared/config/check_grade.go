@@ -30,7 +30,8 @@ const (
 
 // gradeKeys lists the keys that only some kinds of grader have, with the kinds.
 func (g Grade) gradeKeys() []gradeKey {
-	extracting := []string{GradeExact, GradeNumeric, GradeChoice, GradeLabel, GradeSchema}
+	extracting := []string{GradeExact, GradeNumeric, GradeChoice, GradeLabel, GradeSchema, GradeJudge}
+	judge := []string{GradeJudge}
 	return []gradeKey{
 		{"expected", g.Expected != "", slices.DeleteFunc(GradeKinds(), func(k string) bool { return k == GradeSchema })},
 		{"extract", g.Extract != "", extracting},
@@ -40,10 +41,18 @@ func (g Grade) gradeKeys() []gradeKey {
 		{"tolerance", g.Tolerance != 0, []string{GradeNumeric}},
 		{"relative_tolerance", g.RelativeTolerance != 0, []string{GradeNumeric}},
 		{"choices", g.Choices != nil, []string{GradeChoice}},
-		{"labels", g.Labels != nil, []string{GradeLabel}},
-		{"passing", g.Passing != nil, []string{GradeLabel}},
+		{"labels", g.Labels != nil, []string{GradeLabel, GradeJudge}},
+		{"passing", g.Passing != nil, []string{GradeLabel, GradeJudge}},
 		{"schema", g.Schema != "", []string{GradeSchema}},
 		{"service", g.Service != "", []string{GradeHTTP}},
+		{"model", g.Model != "", judge},
+		{"system", g.System != "", judge},
+		{"prompt", g.Prompt != "", judge},
+		{"rubric", g.Rubric != "", judge},
+		{"range", g.Range != nil, judge},
+		{"label_scores", g.LabelScores != nil, judge},
+		{"sampling", g.Sampling != nil, judge},
+		{"request", g.Request != nil, judge},
 	}
 }
 
@@ -66,7 +75,7 @@ func checkGrades(c *checker, at string, grades []Grade, d Dedupe) {
 		c.add(element(at, 0), "can't be combined with dedupe.enabled, because a copy of an answer would get the scores of "+
 			"another row: remove one of them")
 	}
-	names, total := map[string]bool{}, 0.0
+	names, total, judges := map[string]bool{}, 0.0, 0
 	for i, g := range grades {
 		field := element(at, i)
 		c.label(field+".name", g.Name, maxGraderName, "_")
@@ -76,6 +85,12 @@ func checkGrades(c *checker, at string, grades []Grade, d Dedupe) {
 		names[g.Name] = true
 		total += g.Share()
 		g.check(c, field)
+		if g.Kind == GradeJudge {
+			judges++
+		}
+		if judges == MaxJudges+1 {
+			c.add(field, "is the fourth judge, and a run has at most %d: remove one, or ask for both in one prompt", MaxJudges)
+		}
 	}
 	if total == 0 {
 		c.add(element(at, 0), "all graders have the weight 0, so that no row would have a score: give one a weight")
@@ -118,7 +133,7 @@ func (g Grade) checkExpected(c *checker, at string) {
 		c.add(field, "%s is set too, and only one of them can count: remove one", key)
 	case key != "" && !set && g.Expected == "":
 		c.add(at+"."+key, "missing: set it, or name the member of the lines that has it as expected")
-	case key == "" && g.Kind != GradeHTTP && g.Kind != GradeSchema && g.Expected == "":
+	case key == "" && !slices.Contains([]string{GradeHTTP, GradeSchema, GradeJudge}, g.Kind) && g.Expected == "":
 		c.add(field, "missing: name the member of the lines with the expected value, such as \"answer\"")
 	case len(g.Expected) > maxMemberPath:
 		c.add(field, "has %d bytes, at most %d are allowed", len(g.Expected), maxMemberPath)
@@ -154,11 +169,7 @@ func (g Grade) checkKind(c *checker, at string) {
 		}
 	case GradeLabel:
 		c.options(at+".labels", g.Labels)
-		for i, p := range g.Passing {
-			if !slices.ContainsFunc(g.Labels, func(l string) bool { return strings.EqualFold(l, p) }) {
-				c.add(element(at+".passing", i), "%s is not one of the labels: add it to them, or remove it", quote(p))
-			}
-		}
+		g.checkPassing(c, at)
 	case GradeSchema:
 		switch {
 		case g.Schema == "":
@@ -173,6 +184,17 @@ func (g Grade) checkKind(c *checker, at string) {
 			c.add(at+".service", "missing: name a scoring service, a table [graders.NAME] of the deployment's config")
 		} else {
 			c.label(at+".service", g.Service, maxGraderName, "")
+		}
+	case GradeJudge:
+		g.checkJudge(c, at)
+	}
+}
+
+// checkPassing checks that the labels that pass are labels.
+func (g Grade) checkPassing(c *checker, at string) {
+	for i, p := range g.Passing {
+		if !slices.ContainsFunc(g.Labels, func(l string) bool { return strings.EqualFold(l, p) }) {
+			c.add(element(at+".passing", i), "%s is not one of the labels: add it to them, or remove it", quote(p))
 		}
 	}
 }

@@ -158,7 +158,7 @@ func typeName(v reflect.Value) string {
 	case reflect.Map:
 		return "table"
 	case reflect.Slice:
-		return map[reflect.Kind]string{reflect.String: "list of strings", reflect.Float64: "two numbers",
+		return map[reflect.Kind]string{reflect.String: "list of strings", reflect.Float64: "list of numbers",
 			reflect.Struct: "list of tables"}[t.Elem().Kind()]
 	}
 	return t.String()

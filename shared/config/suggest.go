@@ -24,7 +24,7 @@ func suggest(known []string, table, key string) string {
 		dot := strings.LastIndexByte(path, '.')
 		if parent := withoutIndexes(path[:max(dot, 0)]); parent == table {
 			here = append(here, path[dot+1:])
-		} else if path[dot+1:] == key && !strings.HasSuffix(path[:max(dot, 0)], "[]") {
+		} else if path[dot+1:] == key && !strings.Contains(path[:max(dot, 0)], "[]") {
 			elsewhere = append(elsewhere, path)
 		}
 	}

@@ -4,7 +4,8 @@
 //
 // Grader is a port. Package rules has the graders that need nothing but the
 // answer, and package grading of the workers the client of scoring services. All
-// pass gradetest.
+// pass gradetest. Package judge has the questions for a model that judges, which are
+// asked as items of the run: until then, a row's score is Open.
 //
 // A Score is a number, or none with a cause. The two are never mixed up:
 //

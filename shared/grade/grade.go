@@ -42,7 +42,13 @@ const (
 	Refused      Cause = "refused"      // the service refused the answer
 	Declined     Cause = "declined"     // the service said that it has no score for the answer
 	Stopped      Cause = "stopped"      // the run or the worker ended first
+	Unparseable  Cause = "unparseable"  // the judge said something else than it was asked for
+	JudgeFailed  Cause = "judge_failed" // the judge's item has no answer
 )
+
+// Open is the cause of a score for which a judge is not asked yet. It stays if the run
+// ends first.
+const Open = Stopped
 
 // Grader gives scores.
 type Grader interface {

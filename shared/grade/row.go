@@ -2,6 +2,7 @@ package grade
 
 import (
 	"encoding/json"
+	"slices"
 
 	"rollout/shared/config"
 	"rollout/shared/fault"
@@ -133,4 +134,70 @@ func ReadRow(row []byte) (r Row, err error) {
 		err = fault.New(fault.Corrupt, "it has no scores")
 	}
 	return r, fault.WithKind(fault.Corrupt, err, "read the scores of a row")
+}
+
+// ReadScores reads the scores of an output row that AppendMembers wrote: for each answer
+// of the row the score of each grader. A row without them is Corrupt.
+func ReadScores(row []byte, graders []config.Grade) ([][]Score, error) {
+	type scores struct{ Scores map[string]RowScore }
+	var one scores
+	var all []scores
+	o := jsonl.ReadObject(row)
+	var err error
+	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
+		switch string(m.Name) {
+		case "scores":
+			err = json.Unmarshal(m.Value, &one.Scores)
+		case "answer_scores":
+			err = json.Unmarshal(m.Value, &all)
+		}
+	}
+	if err == nil {
+		err = o.Err()
+	}
+	if len(all) == 0 {
+		all = []scores{one}
+	}
+	out := make([][]Score, len(all))
+	for k, a := range all {
+		for _, g := range graders {
+			s, ok := a.Scores[g.Name]
+			if err == nil && (!ok || (s.Score == nil) == (s.Cause == "")) {
+				err = fault.New(fault.Corrupt, "it has no score of the grader %s", g.Name)
+			}
+			if s.Score != nil {
+				out[k] = append(out[k], Score{Value: *s.Score})
+			} else {
+				out[k] = append(out[k], Missing(s.Cause))
+			}
+		}
+	}
+	if err != nil {
+		return nil, fault.WithKind(fault.Corrupt, err, "read the scores of a row")
+	}
+	return out, nil
+}
+
+// AppendRescored appends an output row with other scores in the place of those that it
+// has. ReadScores has read the row before.
+func AppendRescored(dst, row []byte, graders []config.Grade, answers [][]Score) []byte {
+	dst = append(dst, '{')
+	o := jsonl.ReadKnownObject(row)
+	first, written := true, false
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		own := slices.Contains(Members, string(m.Name))
+		if own && written {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		if own {
+			dst, written = AppendMembers(dst, graders, answers), true
+			continue
+		}
+		dst = append(append(append(dst, m.RawName...), ':'), m.Value...)
+	}
+	return append(dst, '}', '\n')
 }

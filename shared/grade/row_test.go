@@ -157,3 +157,54 @@ func TestLookupFollowsPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestScoresThatAreReadAndReplacedStayInTheirRow draws rows with scores, and replaces some
+// of them.
+func TestScoresThatAreReadAndReplacedStayInTheirRow(t *testing.T) {
+	t.Parallel()
+	graders := []config.Grade{{Name: "a"}, {Name: "b", Weight: weighing(0.5)}, {Name: "c", Weight: weighing(0)}}
+	outcome := rapid.Custom(func(t *rapid.T) grade.Score {
+		if rapid.Bool().Draw(t, "missing") {
+			return grade.Missing(grade.Open)
+		}
+		return score(rapid.Float64Range(-1e300, 1e300).Draw(t, "score"))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(answers int) [][]grade.Score {
+			all := make([][]grade.Score, answers)
+			for k := range all {
+				for range graders {
+					all[k] = append(all[k], outcome.Draw(t, "score"))
+				}
+			}
+			return all
+		}
+		answers := rapid.IntRange(1, 4).Draw(t, "answers")
+		with := func(scores [][]grade.Score) string {
+			return `{"id":"x","completion":"\u00e9\"",` + string(grade.AppendMembers(nil, graders, scores)) +
+				`,"input_score":[1e2, {"scores":1}],"tag":null}` + "\n"
+		}
+		before, after := draw(answers), draw(answers)
+		got, err := grade.ReadScores([]byte(with(before)), graders)
+		if d := cmp.Diff(before, got); d != "" || err != nil {
+			t.Fatalf("%v (-want +got)\n%s", err, d)
+		}
+		row := string(grade.AppendRescored([]byte("before\n"), []byte(with(before)), graders, after))
+		if row != "before\n"+with(after) {
+			t.Fatalf("%s, want %s", row, with(after))
+		}
+	})
+}
+
+func TestReadScoresRefusesOtherRows(t *testing.T) {
+	t.Parallel()
+	graders := []config.Grade{{Name: "a"}}
+	for _, row := range []string{``, `{}`, `{"scores"`, `{"scores":[]}`, `{"scores":{"b":{"score":1}}}`,
+		`{"scores":{"a":{}}}`, `{"scores":{"a":{"score":1,"cause":"stopped"}}}`,
+		`{"scores":{"a":{"score":1}},"answer_scores":1}`,
+		`{"scores":{"a":{"score":1}},"answer_scores":[{}]}`, `{"scores":{"a":{"score":1}}`} {
+		if got, err := grade.ReadScores([]byte(row), graders); !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %+v, %v, want Corrupt", row, got, err)
+		}
+	}
+}

@@ -14,15 +14,17 @@ import (
 	"rollout/shared/record"
 )
 
-// batch answers the prompts of its inputs, one item a line.
+// batch answers the prompts of its inputs, one item a line. Judges then read the
+// answers.
 func batch() Kind {
-	return Kind{Name: config.KindBatch, Executor: config.ExecutorInfer, Complete: CompletePrompts, Retries: true}
+	return Kind{Name: config.KindBatch, Executor: config.ExecutorInfer, Complete: CompletePrompts, Retries: true,
+		Roles: judgeRoles, Appends: judgeCount, RoleOf: judgeRoleOf, Grow: askJudge}
 }
 
 // CompletePrompts is Kind.Complete for inputs of prompts: the pool is the one that
 // serves the config's model, and the dialect that of the first input with a line.
 func CompletePrompts(ctx context.Context, m *record.Manifest, at Site) error {
-	pool, err := poolOf(at.Deployment, m.Config.Model)
+	pool, err := poolOf(at.Deployment, m.Config.Model, modelKey)
 	if err != nil {
 		return err
 	}
@@ -59,9 +61,12 @@ func recognize(in record.Input, head []byte) error {
 	return jsonl.Recognize(in.Label(), head, in.Packed == "" && int64(len(head)) == in.Size)
 }
 
-// poolOf returns the pool that serves the model. A config without a model gets the
-// only pool, if there is just one.
-func poolOf(d config.Deployment, m config.Model) (config.Pool, error) {
+// modelKey is the key of a run's config that names its model.
+const modelKey = "model.uri"
+
+// poolOf returns the pool that serves the model, which the config names by the key. A
+// config without a model gets the only pool, if there is just one.
+func poolOf(d config.Deployment, m config.Model, key string) (config.Pool, error) {
 	ps := d.InferPools()
 	if m.URI == "" && len(ps) == 1 {
 		return ps[0], nil
@@ -75,10 +80,10 @@ func poolOf(d config.Deployment, m config.Model) (config.Pool, error) {
 	}
 	if m.URI == "" {
 		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools",
-			Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
+			Remedy: "set " + key + " to one of: " + strings.Join(have, ", ")}
 	}
 	return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "no pool serves the model " + m.URI,
-		Remedy: "set model.uri to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
+		Remedy: "set " + key + " to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
 }
 
 // revisionOf returns the model's revision: that of the pool if it is known,
@@ -95,7 +100,7 @@ func revisionOf(p config.Pool, m config.Model) (string, error) {
 // deployment that no longer serves that model, or serves another revision of it, is
 // Invalid: items of the child would have other ids and answers.
 func PoolOf(d config.Deployment, m record.Manifest) (string, error) {
-	pool, err := poolOf(d, config.Model{URI: m.ModelURI})
+	pool, err := poolOf(d, config.Model{URI: m.ModelURI}, modelKey)
 	if err != nil {
 		return "", err
 	}

@@ -45,6 +45,10 @@ type Kind struct {
 	// crash, and what was written first stands. Its Invalid and Corrupt errors end
 	// the run. Optional: nil plans the inputs and no more.
 	Grow func(context.Context, Growth, io.Writer) error
+	// Appends returns how many objects Grow writes for a run of the config, each made of
+	// the answers to the run's inputs; one of them may have no line. Optional: nil means
+	// as many as have a line, each made of the results of what was planned before it.
+	Appends func(config.Run) int
 	// RoleOf returns the role of the lines that Grow writes as that input of the run:
 	// record.RoleAnswer, or the name of one of Roles. It depends on its arguments
 	// alone. Optional: nil gives all of them the role answer.
@@ -78,8 +82,10 @@ type Kind struct {
 // that serves the model.
 type Role struct {
 	Name     string // Example: "judge"
+	Key      string // that names the model in the config; "" is model.uri. Example: "grade[1].model"
 	Model    config.Model
 	Sampling config.Sampling
+	Request  *config.Request // nil without settings
 }
 
 // Site is where a run is submitted to.
@@ -98,6 +104,16 @@ type Growth struct {
 	// what Grow wrote before, of whatever role, in the order of its items. It ends with
 	// an error that Grow must return. The caller may keep the rows.
 	Answers iter.Seq2[[]byte, error]
+	// Items yields the answered items of the run's inputs, in their order. It ends with
+	// an error that Grow must return. The caller may keep what it yields.
+	Items iter.Seq2[Answered, error]
+}
+
+// Answered is an item with its output row.
+type Answered struct {
+	Item uint64 // its index in the run
+	Line []byte // of the input
+	Row  []byte
 }
 
 // Ended is a run whose completions and errors are written.
@@ -105,6 +121,11 @@ type Ended struct {
 	Blobs    blob.Store
 	Manifest record.Manifest
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
+}
+
+// Grows reports whether the plan of a run of the config grows.
+func (k Kind) Grows(c config.Run) bool {
+	return k.Grow != nil && (k.Appends == nil || k.Appends(c) > 0)
 }
 
 // Table holds the kinds of run, by name. The zero value holds those that the

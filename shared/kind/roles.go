@@ -1,6 +1,8 @@
 package kind
 
 import (
+	"cmp"
+
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -21,7 +23,7 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 	}
 	var out []record.Role
 	for _, r := range roles {
-		pool, err := poolOf(d, r.Model)
+		pool, err := poolOf(d, r.Model, cmp.Or(r.Key, modelKey))
 		if err != nil {
 			return nil, fault.Wrap(err, "role %s", r.Name)
 		}
@@ -30,7 +32,7 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 			return nil, fault.Wrap(err, "role %s", r.Name)
 		}
 		out = append(out, record.Role{Name: r.Name, Pool: pool.Name, ModelURI: pool.Model,
-			ModelID: identity.Model(pool.Model, revision).String(), Sampling: r.Sampling})
+			ModelID: identity.Model(pool.Model, revision).String(), Sampling: r.Sampling, Request: r.Request})
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
 
@@ -19,6 +20,7 @@ type Role struct {
 	ModelURI string          `json:"model_uri"`
 	ModelID  string          `json:"model_id"` // hex
 	Sampling config.Sampling `json:"sampling"`
+	Request  *config.Request `json:"request,omitempty"` // nil without settings
 }
 
 // RoleAnswer is the name of role 0.
@@ -34,7 +36,7 @@ func (m Manifest) Role(n uint32) (Role, error) {
 	switch {
 	case n == 0:
 		return Role{Name: RoleAnswer, Pool: m.Pool, ModelURI: m.ModelURI, ModelID: m.ModelID,
-			Sampling: m.Config.Sampling}, nil
+			Sampling: m.Config.Sampling, Request: m.Config.Request}, nil
 	case int(n) <= len(m.Roles):
 		return m.Roles[n-1], nil
 	}
@@ -55,13 +57,17 @@ func (m Manifest) RoleNumber(name string) (uint32, error) {
 }
 
 // InRole returns the manifest as it holds for items of the role: with the pool, the
-// model and the sampling parameters of the role in the places of the answer's.
+// model, the sampling parameters and the request settings of the role in the places of
+// the answer's. What a run asks for itself are plain lines, which are not graded, and
+// whose failures are none of the users' items'.
 func (m Manifest) InRole(n uint32) (Manifest, error) {
 	r, err := m.Role(n)
-	if err != nil {
+	if err != nil || n == 0 {
 		return m, err
 	}
-	m.Pool, m.ModelURI, m.ModelID, m.Config.Sampling = r.Pool, r.ModelURI, r.ModelID, r.Sampling
+	m.Pool, m.ModelURI, m.ModelID, m.Dialect = r.Pool, r.ModelURI, r.ModelID, string(dialect.Plain)
+	m.Config.Sampling, m.Config.Request, m.Config.Grades = r.Sampling, r.Request, nil
+	m.Config.Limits.FailFast = false
 	return m, nil
 }
 

@@ -37,6 +37,27 @@ func TestManifestInRoleNamesTheRolesPoolModelAndSampling(t *testing.T) {
 	}
 }
 
+// What a run asks for itself has request settings of its own, is written in the plain
+// dialect, is not graded, and stops no run that a failed item stops.
+func TestManifestInRoleLeavesOutWhatIsOfTheAnswersAlone(t *testing.T) {
+	t.Parallel()
+	m := judged()
+	m.Dialect, m.Config.Request = "openai", &config.Request{System: "answer"}
+	m.Config.Grades, m.Config.Limits.FailFast = []config.Grade{{Name: "x"}}, true
+	m.Roles[0].Request = &config.Request{System: "judge"}
+	for n, want := range []string{"answer", "judge"} {
+		got, err := m.InRole(uint32(n))
+		own := n == 0
+		if err != nil || got.Config.Request.System != want || (got.Dialect == "openai") != own ||
+			(len(got.Config.Grades) > 0) != own || got.Config.Limits.FailFast != own {
+			t.Errorf("role %d: %+v, %v", n, got, err)
+		}
+	}
+	if got, err := m.InRole(2); err != nil || got.Config.Request != nil {
+		t.Errorf("the settings of a role without any are %+v, %v", got.Config.Request, err)
+	}
+}
+
 func TestPlanCountsByRoleFromTheFirstOtherRoleOn(t *testing.T) {
 	t.Parallel()
 	var p Plan

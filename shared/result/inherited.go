@@ -1,7 +1,6 @@
 package result
 
 import (
-	"bytes"
 	"context"
 
 	"rollout/shared/blob"
@@ -49,23 +48,10 @@ func ReadInherited(ctx context.Context, blobs blob.Store, m record.Manifest,
 	if err != nil {
 		return nil, err
 	}
-	if len(outputs) != int(in.OK) || len(errs) != int(in.Failed) {
+	of := Of{Dialect: dialect.Name(m.Dialect), First: in.FirstItem, Items: in.Items()}
+	rows, ok := of.order(outputs, errs)
+	if !ok || len(outputs) != int(in.OK) {
 		return nil, changedFiles(m)
-	}
-	rows := make([]Row, in.Items())
-	for _, b := range errs {
-		f, ok := dialect.ReadFailure(dialect.Name(m.Dialect), b)
-		at := f.Place.Item - in.FirstItem
-		if !ok || f.Place.Item < in.FirstItem || at >= uint64(len(rows)) || rows[at].Bytes != nil {
-			return nil, changedFiles(m)
-		}
-		rows[at] = Row{Item: int(at), Class: f.Class, Bytes: b}
-	}
-	for i := range rows {
-		if rows[i].Bytes == nil {
-			rows[i] = Row{Item: i, Bytes: outputs[0]}
-			outputs = outputs[1:]
-		}
 	}
 	return rows, nil
 }
@@ -79,10 +65,7 @@ func linesOf(ctx context.Context, blobs blob.Store, key string, at, length uint6
 	if err != nil {
 		return nil, err
 	}
-	for l := range bytes.Lines(b) {
-		lines = append(lines, l)
-	}
-	return lines, nil
+	return linesIn(b), nil
 }
 
 func changedFiles(m record.Manifest) error {

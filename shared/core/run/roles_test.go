@@ -19,6 +19,20 @@ func TestStateOfOneRoleHasNoCountsByRole(t *testing.T) {
 	}
 }
 
+// What a judge can't answer is no failed item of the users.
+func TestAFailureOfAnotherRoleDoesNotEndAFailFastRun(t *testing.T) {
+	t.Parallel()
+	w := Observed{Shards: 2, Items: 2, Roles: []RolePlan{{1, 1}, {1, 1}}}
+	failed := shard.Counts{Failed: 1, ByClass: map[string]int{"engine": 1}}
+	for role, want := range []Reason{ReasonFailFast, ""} {
+		s, _ := Step(New(testRun), w, Rules{FailFast: true}, nil, epoch)
+		s, _ = Step(s, w, Rules{FailFast: true}, []Event{{Kind: ShardDone, Shard: role, Role: role, Counts: failed}}, epoch)
+		if s.Reason != want || s.Done.Set.Len() != 1 {
+			t.Errorf("role %d: the run ends for %q with %d done shards, want %q", role, s.Reason, s.Done.Set.Len(), want)
+		}
+	}
+}
+
 // TestRolesAddUpToTheRun draws plans that grow by ranges of any role, and shards
 // that are done in any order, some of them twice.
 func TestRolesAddUpToTheRun(t *testing.T) {

@@ -151,7 +151,7 @@ func (d *decider) done(e Event) bool {
 	}
 	d.finished = append(d.finished, e.Shard)
 	d.count(e)
-	if e.Counts.Failed > e.Counts.KeptFailed {
+	if e.Role == 0 && e.Counts.Failed > e.Counts.KeptFailed {
 		d.itemFailed()
 	}
 	return true

@@ -1,0 +1,83 @@
+package result
+
+import (
+	"bytes"
+	"context"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+)
+
+// Read reads a committed result, and checks its length and digest.
+func Read(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
+	b, err := input.ReadObject(ctx, blobs, ref.Key, ref.Length)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
+		return nil, NotCommitted(ref)
+	}
+	return b, nil
+}
+
+// NotCommitted is the error of a result that is not the one that was committed.
+func NotCommitted(ref shard.Ref) error {
+	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup",
+		ref.Key)
+}
+
+// Of is what a result of a shard is of.
+type Of struct {
+	Dialect dialect.Name
+	First   uint64 // the index of the shard's first item in the run
+	Items   int    // of the shard
+}
+
+// Rows returns the rows of a committed result in item order. OutputLen is the length of
+// its output rows. The bytes of the rows are parts of b.
+func (o Of) Rows(b []byte, outputLen int64) ([]Row, error) {
+	if outputLen < 0 || outputLen > int64(len(b)) {
+		return nil, fault.New(fault.Corrupt, "a result of %d bytes has %d of output rows", len(b), outputLen)
+	}
+	rows, ok := o.order(linesIn(b[:outputLen]), linesIn(b[outputLen:]))
+	if !ok {
+		return nil, fault.New(fault.Corrupt, "a result does not have a row for each of the %d items of its shard", o.Items)
+	}
+	return rows, nil
+}
+
+// order returns output rows and error rows in item order: an error row names its item,
+// and the others are the answered ones. It returns false unless each item has one row.
+func (o Of) order(outputs, errs [][]byte) (rows []Row, ok bool) {
+	if len(outputs)+len(errs) != o.Items {
+		return nil, false
+	}
+	rows = make([]Row, o.Items)
+	for _, b := range errs {
+		f, ok := dialect.ReadFailure(o.Dialect, b)
+		at := f.Place.Item - o.First
+		if !ok || f.Place.Item < o.First || at >= uint64(len(rows)) || rows[at].Bytes != nil {
+			return nil, false
+		}
+		rows[at] = Row{Item: int(at), Class: f.Class, Bytes: b}
+	}
+	for i := range rows {
+		if rows[i].Bytes == nil {
+			rows[i] = Row{Item: i, Bytes: outputs[0]}
+			outputs = outputs[1:]
+		}
+	}
+	return rows, true
+}
+
+// linesIn returns the lines of b, with their line feeds.
+func linesIn(b []byte) (lines [][]byte) {
+	for l := range bytes.Lines(b) {
+		lines = append(lines, l)
+	}
+	return lines
+}
