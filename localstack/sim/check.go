@@ -25,6 +25,7 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // files gives.
 func (s *scenario) check(ctx context.Context, st run.State) {
 	s.checkPhase(st)
+	s.isDone, s.verdicts = st.Reason == run.ReasonDone, nil
 	left := rows{
 		out:  split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
@@ -43,6 +44,8 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 			it := item{line: l, original: s.originalOf(asked, l, index),
 				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
 			switch {
+			case l.role > 0 && s.judging:
+				judged++
 			case l.role > 0:
 				if out, _ := s.expect(ctx, l, it.place, nil); !s.pruned.Has(int(index)) {
 					unseen = append(unseen, out)
@@ -145,6 +148,7 @@ func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *r
 	switch {
 	case len(left.out) > 0 && wantOut != nil && bytes.Equal(masked(left.out[0]), masked(wantOut)):
 		it.original.record(it.place.Item, left.out[0], "")
+		s.noteOpenScore(it.place.Item, left.out[0])
 		left.out = left.out[1:]
 	case len(left.errs) > 0 && wantErr != nil && bytes.Equal(left.errs[0], wantErr):
 		it.original.record(it.place.Item, left.errs[0], it.line.class)

@@ -80,6 +80,9 @@ func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
 		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
 			Err: fault.New(fault.Invalid, "the prompt is refused")}
 	}
+	if about, ok := judgedAnswer(r); ok {
+		return judgeAnswer(about)
+	}
 	return mock.New(mock.Config{}).Answer(ctx, r, func() {})
 }
 

@@ -109,12 +109,21 @@ func (s *scenario) expectScores(answer string, row []byte) []byte {
 	if len(s.cfg.Grades) == 0 {
 		return nil
 	}
-	want := trueScores(answer)
-	if r, err := grade.ReadRow(row); err == nil {
+	var want []grade.Score
+	r, _ := grade.ReadRow(row) // another row has other bytes than the expected one
+	if s.cfg.Grades[0].Kind != config.GradeJudge {
+		want = trueScores(answer)
 		faults := []grade.Cause{grade.Unavailable, grade.TimedOut, grade.Malformed, grade.Stopped}
 		if got := r.Scores["reward"]; got.Score == nil && slices.Contains(faults, got.Cause) {
 			want[1] = grade.Missing(got.Cause)
 		}
+	}
+	if s.judging {
+		style := trueVerdict(answer)
+		if got := r.Scores[judgeName]; !s.isDone && got.Score == nil && got.Cause == grade.Stopped {
+			style = grade.Missing(grade.Stopped)
+		}
+		want = append(want, style)
 	}
 	return grade.AppendMembers(nil, s.cfg.Grades, [][]grade.Score{want})
 }

@@ -53,6 +53,9 @@ func (w *world) kinds() kind.Table {
 // and the answers of the round before; no lines if the plan must not have grown.
 func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.State) (f file) {
 	m := record.Manifest{Inputs: make([]record.Input, s.inputs)}
+	if s.judging {
+		return s.asked(m, input, index, st)
+	}
 	round := rounds.Round(m, input)
 	if s.rounds == 0 || round > s.rounds || st.Reason != run.ReasonDone && index >= st.Items {
 		return f
@@ -91,7 +94,11 @@ func (s *scenario) checkRoles(sum record.Summary, st run.State, answers, judged 
 		}
 		return
 	}
-	if len(sum.Roles) != 2 || sum.Roles[0].Name != record.RoleAnswer || sum.Roles[1].Name != rounds.Judge ||
+	name, failed := rounds.Judge, uint64(0)
+	if s.judging {
+		name, failed = "judge-"+judgeName, s.refusedVerdicts()
+	}
+	if len(sum.Roles) != 2 || sum.Roles[0].Name != record.RoleAnswer || sum.Roles[1].Name != name ||
 		sum.Roles[1].Pool != judges || sum.Roles[1].Model != rounds.JudgeModel {
 		s.audit.breakf("the summary has the roles %+v", sum.Roles)
 		return
@@ -101,7 +108,7 @@ func (s *scenario) checkRoles(sum record.Summary, st run.State, answers, judged 
 			s.audit.breakf("the summary has %+v, want %d items", r, want)
 		}
 	}
-	if r := sum.Roles[1]; st.Reason == run.ReasonDone && r.Failed > uint64(r.FailedByClass[string(fault.Pruned)]) {
+	if r := sum.Roles[1]; st.Reason == run.ReasonDone && r.Failed > failed+uint64(r.FailedByClass[string(fault.Pruned)]) {
 		s.audit.breakf("the summary of a complete run has %+v", r)
 	}
 }

@@ -35,8 +35,10 @@ type scenario struct {
 	cfg    config.Run
 	action action
 
-	parent    *family   // of a child run; nil for the first run
-	retriedAt time.Time // when the child was asked for
+	isDone    bool        // the checked run came to its own end
+	verdicts  []openScore // of the answers that the check has seen
+	parent    *family     // of a child run; nil for the first run
+	retriedAt time.Time   // when the child was asked for
 }
 
 // file is an input of the run, with the expected results of its lines.
@@ -88,17 +90,20 @@ func (w *world) write() *scenario {
 	if s.rounds > 0 {
 		s.cfg.Kind, lines, most = rounds.Name, 40, 2
 	}
-	if s.judged > 0 { // there are two models
+	if s.judging || s.judged > 0 { // there are two models
 		s.cfg.Model.URI = "mock"
 	}
 	if s.constraints.row > 0 && s.rounds == 0 {
 		s.cfg.Kind = constrained
 	}
-	if s.rounds == 0 && s.rand.intN("dedupe", 3) == 0 {
+	if s.rounds == 0 && !s.judging && s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	}
 	if !s.cfg.Dedupe.Enabled && s.rand.intN("graded", 3) == 0 {
 		s.cfg.Grades = graders()
+	}
+	if s.judging {
+		s.cfg.Grades = append(s.cfg.Grades, judgeGrader())
 	}
 	ids := map[string]bool{}
 	for f := range 1 + w.rand.intN("files", most) {

@@ -54,7 +54,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		for i := range 1 + w.rand.intN("workers", 4) {
 			all.Go(func() { w.runWorkers(ctx, "default", fmt.Sprintf("worker%d", i)) })
 		}
-		if w.judged > 0 {
+		if w.judging || w.judged > 0 {
 			for i := range 1 + w.rand.intN("judges", 2) {
 				all.Go(func() { w.runWorkers(ctx, judges, fmt.Sprintf("judge%d", i)) })
 			}

@@ -65,6 +65,7 @@ type world struct {
 	segmented   bool // output files are written in segments
 	rounds      int  // of a run whose plan grows; 0 for a batch
 	judged      int  // the round that workers of another pool answer; 0 for none
+	judging     bool // workers of another pool judge the answers of a batch
 	constraints constraints
 
 	bucket    *memory.Bucket
@@ -92,10 +93,11 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.limit.Amount = w.drawLimit()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
-	if w.judged = w.drawJudged(); w.judged > 0 {
+	w.judged = w.drawJudged()
+	w.constraints = w.drawConstraints()
+	if w.judging = w.drawJudging(); w.judging || w.judged > 0 {
 		w.deploy.Pools = append(w.deploy.Pools, config.Pool{Name: judges, Model: rounds.JudgeModel})
 	}
-	w.constraints = w.drawConstraints()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}
