@@ -12,7 +12,12 @@ type Role struct {
 	Done int `json:"shards_done"`
 }
 
-// setRoles sets the progress by role of a run of several roles.
+// Committed is how many items of the role have a committed row.
+func (r Role) Committed() uint64 { return r.Completed + r.Failed }
+
+// setRoles sets the progress by role of a run of several roles. What it asks for itself
+// comes when the answers so far are committed, so that rows which are not are of those
+// items and not of the users'.
 func (s *Status) setRoles(p Progress) {
 	for n, of := range p.State.Roles {
 		r, err := p.Manifest.Role(uint32(n))
@@ -23,6 +28,7 @@ func (s *Status) setRoles(p Progress) {
 	}
 	if len(s.Roles) > 0 {
 		s.Items.Total = s.Roles[0].Items
+		s.Items.Uncommitted = min(s.Items.Uncommitted, s.Items.Total-min(s.Items.Total, s.Items.Committed()))
 	}
 }
 

@@ -139,6 +139,10 @@ func TestStatusTellsProgressByRole(t *testing.T) {
 	if s.Items.Total != 400 {
 		t.Errorf("%d items, want those of the answer", s.Items.Total)
 	}
+	if one := status.Of(statustest.Midway(), noon.Add(time.Minute)); one.Items.Uncommitted == 0 ||
+		s.Items.Processed() != 400 || s.Items.Uncommitted != 400-s.Items.Committed() {
+		t.Errorf("rows that are not committed yet are of another role: %+v", s.Items)
+	}
 	if got := strings.Join(s.Pools(), " "); got != "default judges" {
 		t.Errorf("pools %s", got)
 	}

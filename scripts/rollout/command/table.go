@@ -216,6 +216,9 @@ func (s screen) details(r status.Status) string {
 	if r.Items.Unanswered > 0 {
 		line("unanswered", "%s", progress.FormatUnanswered(r))
 	}
+	for _, role := range progress.OtherRoles(r) {
+		line("role", "%s", progress.FormatRole(role))
+	}
 	line("shards", "%d done, %d running, %d dispatched, %d planned",
 		r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
 	line("tokens", "%s", progress.FormatTokens(r.Tokens))

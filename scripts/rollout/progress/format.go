@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,31 @@ import (
 	"rollout/functions/status"
 	"rollout/shared/core/run"
 )
+
+// OtherRoles returns the roles of the run beyond the answer, as far as they are planned: what judges are asked, after
+// all answers.
+func OtherRoles(s status.Status) []status.Role {
+	other := slices.Clone(s.Roles[min(1, len(s.Roles)):])
+	return slices.DeleteFunc(other, func(r status.Role) bool { return r.Items == 0 })
+}
+
+// judged returns how many items of OtherRoles have a row, of how many.
+func judged(s status.Status) (done, of uint64) {
+	for _, r := range OtherRoles(s) {
+		done, of = done+r.Committed(), of+r.Items
+	}
+	return done, of
+}
+
+// FormatRole formats the progress of a role: "judge-style: 40 of 80 (50%), 2 failed, by wise in pool
+// judges".
+func FormatRole(r status.Role) string {
+	text := fmt.Sprintf("%s: %s of %s (%s)", r.Name, Count(r.Committed()), Count(r.Items), Percent(r.Committed(), r.Items))
+	if r.Failed > 0 {
+		text += ", " + Count(r.Failed) + " failed"
+	}
+	return text + fmt.Sprintf(", by %s in pool %s", SanitizeLine(r.Model, 200), r.Pool)
+}
 
 // FormatPhase formats a phase: "completed with errors".
 func FormatPhase(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }

@@ -82,12 +82,15 @@ func formatStatus(s status.Status, p Pace) string {
 		return FormatTraining(s)
 	}
 	of := Count(s.Items.Total)
-	if !s.Items.Planned && !s.Phase.Ended() {
+	if !s.Items.Planned && !s.Phase.Ended() && len(s.Roles) == 0 {
 		of += "+" // planning continues
 	}
 	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Processed()), of, Percent(s.Items.Processed(), s.Items.Total))
 	if n := s.Items.AtFault(); n > 0 {
 		text += " " + Count(n) + " failed"
+	}
+	if judged, of := judged(s); of > 0 {
+		text += fmt.Sprintf(" judged %s/%s", Count(judged), Count(of))
 	}
 	if p.Rate != nil {
 		text += " " + FormatRate(p.Rate)

@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/status"
 	"rollout/shared/core/run"
+	"rollout/shared/record"
 )
 
 func TestClosedBarKeepsItsLastState(t *testing.T) {
@@ -15,10 +16,16 @@ func TestClosedBarKeepsItsLastState(t *testing.T) {
 		Items: status.Items{Total: 10, Done: 3, Failed: 1, Planned: true}}
 	end := middle
 	end.Phase, end.Items.Done = run.Stopped, 9
+	judged := middle
+	judged.Items = status.Items{Total: 10, Done: 10}
+	judged.Roles = []status.Role{{RoleCounts: record.RoleCounts{Name: "answer", Items: 10, Completed: 10}},
+		{RoleCounts: record.RoleCounts{Name: "judge-style", Items: 8, Completed: 2, Failed: 1}},
+		{RoleCounts: record.RoleCounts{Name: "judge-tone"}}} // not planned yet
 	for name, c := range map[string]struct {
 		updates []status.Status
 		want    string
 	}{
+		"judged":        {[]status.Status{judged}, "10/10 100% judged 3/8"},
 		"running":       {[]status.Status{middle}, "4/10 40% 1 failed"},
 		"ended":         {[]status.Status{middle, end}, "10/10 100% 1 failed"},
 		"without items": {[]status.Status{{Run: "x", Name: "nightly", Phase: run.Failed}}, "failed"},
