@@ -76,6 +76,10 @@ func (e *ServerError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *ServerError) Unwrap() error { return e.Err }
 
+// ErrFailsForAll is in the chain of an Unavailable fault if the server failed for all
+// requests, and did not die.
+var ErrFailsForAll = errors.New("the inference server fails for all requests")
+
 // HangError is in the chain of the fault of a request that was cancelled because
 // the server showed no progress. Meanwhile the server is probed, to find out
 // whether it hangs for all requests.

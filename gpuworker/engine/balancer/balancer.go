@@ -279,6 +279,9 @@ func (b *Balancer) ServerStatuses() []ServerStatus {
 func (b *Balancer) Close() error {
 	b.mu.Lock()
 	b.closed = true
+	for _, s := range b.servers {
+		s.settle(false)
+	}
 	b.mu.Unlock()
 	b.end()
 	var errs []error

@@ -24,6 +24,8 @@ type fake struct {
 	takes        time.Duration // an answer
 	other        int           // requests of other workers in flight
 	noMetrics    bool
+	deaf         bool          // it takes no new connections, as far as Listens says
+	sign         time.Duration // between signs of work on a request; 0: none before its end
 	broken       chan struct{} // closed when connections break
 	refusal      time.Duration // until a connection is refused
 	running      int
@@ -85,7 +87,7 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 		prompt = string(r.Body)
 	}
 	s.asked = append(s.asked, prompt)
-	starts, fails, hangs, full, takes, broken := s.starts, s.fails, s.hangs, s.full, s.takes, s.broken
+	starts, fails, hangs, full, takes, broken, sign := s.starts, s.fails, s.hangs, s.full, s.takes, s.broken, s.sign
 	s.running++
 	s.mu.Unlock()
 	defer s.set(func() { s.running-- })
@@ -100,6 +102,10 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	}
 	if hangs {
 		takes = 1000 * time.Hour
+	}
+	for ; sign > 0 && takes > sign; takes -= sign {
+		time.Sleep(sign)
+		progress()
 	}
 	select {
 	case <-time.After(takes):
@@ -143,3 +149,12 @@ func (s *fake) Ready(context.Context) (string, error) {
 }
 
 func (s *fake) Close() error { return nil }
+
+func (s *fake) Listens(context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starts > 0 && !s.deaf
+}
+
+// Break ends hanging requests, as a client does that closes their connections.
+func (s *fake) Break() { s.breakConnections() }

@@ -45,17 +45,62 @@ func (b *Balancer) attribute(ctx context.Context, q *request, r engine.Request, 
 	case <-ctx.Done():
 		return fault.WithKind(fault.Canceled, errors.Join(context.Cause(ctx), err), "probe the inference server %s", s.Name)
 	}
+	b.awaitEpisode(ctx, q)
+	if ctx.Err() != nil {
+		return fault.WithKind(fault.Canceled, errors.Join(context.Cause(ctx), err), "probe the inference server %s", s.Name)
+	}
 	b.mu.Lock()
 	crashed, setAside := s.incarnation != q.incarnation, s.breaker.setAside()
+	if q.held {
+		setAside = true
+	}
 	b.mu.Unlock()
 	switch {
 	case crashed && serverErr.Received:
 		crash := &engine.CrashError{Server: s.Name, Start: q.start, Solo: q.solo}
 		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", err, crash)}
-	case setAside && !fault.Is(err, fault.Unavailable):
-		return fault.WithKind(fault.Unavailable, err, "the inference server %s fails for all requests", s.Name)
+	case setAside:
+		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", engine.ErrFailsForAll, err)}
 	}
 	return err
+}
+
+// holdTime bounds how long the fault of a request is held until it is known how the
+// failures of its server end. A vLLM whose engine dies answers errors for 5 s.
+const holdTime = 10 * time.Second
+
+// awaitEpisode waits, for holdTime at most, until it is known whether a server that
+// fails for all requests dies, if the request was in flight at the first failure: then
+// the server may die of it, and the request must not go to another one.
+func (b *Balancer) awaitEpisode(ctx context.Context, q *request) {
+	s := q.server
+	b.mu.Lock()
+	settled := s.settled
+	q.held = settled != nil && s.answered && q.began.Before(s.failingSince)
+	b.mu.Unlock()
+	if !q.held {
+		return
+	}
+	t := time.NewTimer(holdTime)
+	defer t.Stop()
+	select {
+	case <-settled:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// settle ends an episode of failures: the server died in it, or not. The caller holds
+// the Balancer's mutex.
+func (s *server) settle(died bool) {
+	if died {
+		s.incarnation++
+		s.start, s.answered = "", false
+	}
+	if s.settled != nil {
+		close(s.settled)
+		s.settled = nil
+	}
 }
 
 // hang returns the fault of a request that hung, with the probe's result to come.
@@ -108,7 +153,7 @@ func (b *Balancer) startProbe(s *server, body []byte, cause error, limit time.Du
 		return finishedProbe()
 	}
 	p := &probe{make(chan struct{})}
-	s.probe, s.lastErr = p, cause
+	s.probe, s.lastErr, s.failingSince = p, cause, time.Now()
 	question := questionFor(body)
 	b.work.Go(func() {
 		defer close(p.done)
@@ -136,9 +181,11 @@ func (b *Balancer) conclude(s *server, result probeResult) {
 	b.mu.Lock()
 	s.probe = nil
 	s.breaker.probed(result == works)
-	if result == gone {
-		s.incarnation++
-		s.start = ""
+	switch result {
+	case gone:
+		s.settle(true)
+	case fails:
+		s.settled = make(chan struct{})
 	}
 	changed, closed, lastErr := b.limitChanged(), b.closed, s.lastErr
 	b.mu.Unlock()
@@ -212,10 +259,16 @@ func (b *Balancer) recover(s *server, question engine.Request) {
 		err := b.ask(s, question)
 		b.mu.Lock()
 		s.breaker.probed(err == nil)
-		if err != nil {
-			s.lastErr = err
-		} else {
+		switch {
+		case err == nil:
 			s.window = newWindow(time.Now())
+			s.settle(false)
+			s.answered = true
+		case s.settled != nil && refusesConnections(err):
+			s.settle(true)
+			s.lastErr = err
+		default:
+			s.lastErr = err
 		}
 		changed := b.limitChanged()
 		b.mu.Unlock()
@@ -227,6 +280,12 @@ func (b *Balancer) recover(s *server, question engine.Request) {
 			return
 		}
 	}
+}
+
+// refusesConnections reports whether the server could not be reached.
+func refusesConnections(err error) bool {
+	var e *engine.ServerError
+	return errors.As(err, &e) && fault.Is(err, fault.Unavailable) && !e.Received
 }
 
 // ask asks a server a question. Invalid and Denied count as answers. Throttled

@@ -29,7 +29,20 @@ type server struct {
 	incarnation int
 	start       string
 
-	progress atomic.Int64 // signs of work on requests
+	// The episode of failures since the breaker was closed.
+	failingSince time.Time     // the first failure
+	settled      chan struct{} // closed when it is known how the episode ends; nil if it is, or there is none
+
+	answered bool // since its start, as far as that is known
+	// What watch saw: since when the server has shown no sign of work, and how often in
+	// a row its port was closed then.
+	signsSeen int64
+	quiet     time.Time
+	closed    int
+	checking  bool // its port is being checked
+
+	progress atomic.Int64 // signs of work on requests, without those that an error gives as well
+	signs    atomic.Int64 // all signs, and ends of requests
 }
 
 // isOneOf reports whether the server is one of the named; nil names all.
@@ -70,7 +83,7 @@ func (s *server) storeMetrics(v engine.ServerMetrics) {
 		return
 	}
 	if s.start != "" {
-		s.incarnation++
+		s.settle(true)
 	}
 	s.start = v.Start
 }
@@ -83,6 +96,7 @@ type request struct {
 	start       string // of the server, when the request began
 	solo        bool   // the server has worked on nothing else, as far as it reports that
 	ended       bool
+	held        bool // its fault was held until it was known whether the server dies
 	pieces      int64
 	callersHook func() // the caller's progress
 	report      func() // the progress that the server gets
@@ -101,9 +115,16 @@ func (b *Balancer) release(q *request) {
 
 func (q *request) progress() {
 	q.pieces++
-	q.server.progress.Add(1)
+	q.server.signs.Add(1)
+	if q.pieces > errorPieces {
+		q.server.progress.Add(1)
+	}
 	q.callersHook()
 }
+
+// errorPieces is how many pieces an answer may have that is an error after a status
+// 200: its headers and an event. A server whose engine is dead answers so.
+const errorPieces = 2
 
 // begin makes the request one in flight on the server. The caller holds the
 // Balancer's mutex.
@@ -118,6 +139,11 @@ func (q *request) begin(s *server, progress func(), now time.Time) {
 func (q *request) end(now time.Time, err error) (limitChanged bool) {
 	s := q.server
 	q.ended = true
+	s.signs.Add(1)
+	if err == nil {
+		s.answered = true
+		s.progress.Add(1)
+	}
 	s.window.addTime(now, s.inFlight)
 	s.inFlight--
 	if fault.Is(err, fault.Throttled) {

@@ -21,8 +21,65 @@ func (b *Balancer) watch() {
 		}
 		for _, s := range b.servers {
 			b.watchOne(s)
+			b.watchPort(s, time.Now())
 		}
 	}
+}
+
+// connected is a Server over connections.
+type connected interface {
+	// Listens reports whether the server takes new connections; true if that can't be
+	// found out.
+	Listens(ctx context.Context) bool
+	// Break ends the answers in flight with an Unavailable fault.
+	Break()
+}
+
+// A server that shows no sign of work for quietTime, and whose port is closed
+// closedTimes in a row then, is ending: what it has in flight hangs.
+const (
+	quietTime   = time.Second
+	closedTimes = 2
+)
+
+// watchPort ends the requests of a server that takes no connections any more and works
+// on nothing: one that was told to end may keep them open behind a closed port.
+func (b *Balancer) watchPort(s *server, now time.Time) {
+	at, ok := s.Server.(connected)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	signs := s.signs.Load()
+	if s.inFlight == 0 || signs != s.signsSeen || s.quiet.IsZero() {
+		s.signsSeen, s.quiet, s.closed = signs, now, 0
+		return
+	}
+	if now.Sub(s.quiet) < quietTime || s.checking {
+		return
+	}
+	s.checking = true
+	b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(b.ctx, quietTime)
+		defer cancel()
+		listens := at.Listens(ctx)
+		b.mu.Lock()
+		s.checking = false
+		s.closed++
+		if listens || ctx.Err() != nil || s.signs.Load() != signs {
+			s.closed = 0
+		}
+		ends := s.closed >= closedTimes
+		if ends {
+			s.closed = 0
+		}
+		b.mu.Unlock()
+		if ends {
+			b.log.Warn("the inference server's port is closed and its requests hang; they are asked again", "server", s.Name)
+			at.Break()
+		}
+	})
 }
 
 func (b *Balancer) watchOne(s *server) {

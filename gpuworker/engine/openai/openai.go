@@ -213,6 +213,33 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// Break ends the answers in flight with Unavailable, and closes idle connections.
+func (c *Client) Break() {
+	c.calls.end()
+	c.http.CloseIdleConnections()
+}
+
+// Listens reports whether the server takes new connections. Behind a proxy or a client
+// of the caller's it reports true.
+func (c *Client) Listens(ctx context.Context) bool {
+	own, ok := c.transport.(*http.Transport)
+	if !ok {
+		return true
+	}
+	fresh := own.Clone()
+	fresh.DisableKeepAlives = true
+	defer fresh.CloseIdleConnections()
+	t := c.root("health")
+	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
+		ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	resp, err := fresh.RoundTrip(req)
+	if err != nil {
+		return !isDial(err)
+	}
+	_ = resp.Body.Close()
+	return true
+}
+
 // calls is the set of answers in flight, so that Close can end them.
 type calls struct {
 	mu     sync.Mutex
@@ -242,8 +269,15 @@ func (s *calls) remove(k *call) {
 
 func (s *calls) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
+	s.mu.Unlock()
+	s.end()
+}
+
+// end ends the calls that are live.
+func (s *calls) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, cancel := range s.live {
 		cancel()
 	}

@@ -108,7 +108,7 @@ func (t *execution) attribute(ctx context.Context, a *answers, i *inquiry, r bla
 		return jitter(blame.Setting.Backoff(i.failures), a.id, i.tries), nil
 	case fault.Is(err, fault.Unavailable):
 		stayedUp, awaitErr := t.awaitEngine(ctx, err)
-		if awaitErr != nil || !stayedUp || !known {
+		if awaitErr != nil || !stayedUp || !known || errors.Is(err, engine.ErrFailsForAll) {
 			t.blame.abandon(r)
 			return jitter(firstBackoff, a.id, i.tries), awaitErr
 		}
