@@ -240,7 +240,8 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 func (c *Coordinator) rules(of *loaded) run.Rules {
 	l, t := of.manifest.Config.Limits, c.opts.Timings
 	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget, Tokens: l.Tokens,
-		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow, Constraints: of.kind.Constraints}
+		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow, FailedShare: l.FailedShare,
+		Constraints: of.kind.Constraints}
 	if r.Grace == 0 {
 		r.Grace = c.opts.Grace
 	}

@@ -86,6 +86,7 @@ func (r Run) checkTraining(c *checker, at string) {
 		{"grade", len(r.Grades) > 0},
 		{"limits.tokens", r.Limits.Tokens != 0},
 		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},
+		{"limits.failed_share", r.Limits.FailedShare != 0},
 	} {
 		if f.set {
 			c.add(under(at, f.name), "applies only to prompts, and this run is a training: remove it")
@@ -151,6 +152,9 @@ func (l Limits) check(c *checker, at string) {
 	c.integer(at+".failures", &l.Failures, 1, maxFailures, "")
 	if l.FailedShardsInARow < 0 {
 		c.add(at+".failed_shards_in_a_row", "must not be negative, is %d; 0 is off", l.FailedShardsInARow)
+	}
+	if !(l.FailedShare >= 0 && l.FailedShare < 1) {
+		c.add(at+".failed_share", "must be a share from 0 to below 1, is %v; 0 is off", l.FailedShare)
 	}
 }
 

@@ -121,6 +121,9 @@ type Limits struct {
 	// FailedShardsInARow is the number of consecutive shards without an answered
 	// item after which the run pauses; 0 disables it.
 	FailedShardsInARow int `toml:"failed_shards_in_a_row" json:"failed_shards_in_a_row,omitempty"`
+	// FailedShare is the share of failed items beyond which the run pauses, once 100
+	// items have an outcome; 0 disables it.
+	FailedShare float64 `toml:"failed_share" json:"failed_share,omitempty"`
 }
 
 // Duration is a time.Duration that configs write as text, such as "10s" or "1h30m".

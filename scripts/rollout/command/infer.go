@@ -18,6 +18,7 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
 	"rollout/shared/observe/setup"
@@ -182,6 +183,15 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	return interrupted(runErr)
 }
 
+// resumePaused lets a run go on that is paused: its command was started again.
+func resumePaused(ctx context.Context, service *api.Service, id identity.RunID) error {
+	s, err := service.Show(ctx, id)
+	if err != nil || s.Phase != run.Paused && s.Phase != run.Interrupted {
+		return nil // it may not exist yet
+	}
+	return service.Resume(ctx, id, "infer batch was started again")
+}
+
 // inferFollow submits the run, follows it to its end, and copies its results into the output folder.
 func (e *Env) inferFollow(
 	ctx context.Context, p *prepared, r *standalone.Runtime, b batch.Batch, shutdown <-chan string,
@@ -191,12 +201,20 @@ func (e *Env) inferFollow(
 	if err := b.Submit(follow, r.System().Submitter()); err != nil {
 		return err
 	}
+	service := api.New(p.Ports, p.deployment, cloud.OneMachine())
+	if err := resumePaused(follow, service, b.Run); err != nil {
+		return err
+	}
 	f := progress.Follower{
-		Source: api.New(p.Ports, p.deployment, cloud.OneMachine()), View: progress.NewView(e.Err, e.Clock), Clock: e.Clock,
+		Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, UntilPaused: true,
 	}
 	status, err := f.Follow(follow, b.Run)
 	if err != nil {
 		return err
+	}
+	if !status.Phase.Ended() {
+		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("run %s is paused: %s", status.Run, status.Message),
+			Remedy: "start the same command again to continue"}
 	}
 	if err := b.Publish(ctx); err != nil {
 		return err

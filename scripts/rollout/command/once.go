@@ -24,8 +24,8 @@ import (
 	"rollout/shared/record"
 )
 
-// untilEnded follows every open run, one after the other, and stops the product when all have ended. It ignores runs
-// that had ended before.
+// untilEnded follows every open run, one after the other, and stops the product when all have ended or are paused. It
+// ignores runs that had ended before.
 func (e *Env) untilEnded(ctx context.Context, p *prepared, r *standalone.Runtime, shutdown <-chan string) error {
 	ctx, cancel := cancelOnShutdown(ctx, r, shutdown)
 	defer cancel()
@@ -69,7 +69,7 @@ type onceRunner struct {
 	env      *Env
 	prepared *prepared
 	service  *api.Service
-	seen     map[identity.RunID]bool // runs that were followed to their end, or had ended before
+	seen     map[identity.RunID]bool // runs that were followed to their end or a pause, or had ended before
 	followed int
 	failed   []error // outcomes of runs that did not succeed
 }
@@ -179,7 +179,7 @@ const manyRuns = 8
 func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
 		f := progress.Follower{
-			Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock,
+			Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock, UntilPaused: true,
 		}
 		if s, err = f.Follow(ctx, s.Run); err != nil {
 			return err
@@ -190,6 +190,9 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 	path := progress.ObjectPathIn(installation.BucketDir(o.prepared.Dir))
 	if err := progress.Outcome(s, path); err != nil {
 		o.failed = append(o.failed, err)
+	}
+	if !s.Phase.Ended() { // it is paused
+		return nil
 	}
 	if brief {
 		_, err = io.WriteString(o.env.Err, progress.Headline(s))

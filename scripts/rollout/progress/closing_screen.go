@@ -40,6 +40,8 @@ func Outcome(s status.Status, path func(key string) string) error {
 	case s.Phase == run.CompletedWithErrors:
 		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
 			s.Run, Count(s.Items.AtFault()), Count(s.Items.Total), path(s.Errors))
+	case s.Phase == run.Paused || s.Phase == run.Interrupted:
+		text = fmt.Sprintf("run %s is paused: %s (`rollout resume %s` lets it go on)", s.Run, s.Message, s.Run)
 	default:
 		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
 		if s.Message != "" {
@@ -52,7 +54,9 @@ func Outcome(s status.Status, path func(key string) string) error {
 const (
 	firstRows  = 3
 	rowColumns = 100
-	headBytes  = 64 << 10 // read from completions.jsonl for its first rows
+	// errorColumns is the width of an error: the server's words come last in it.
+	errorColumns = 240
+	headBytes    = 64 << 10 // read from completions.jsonl for its first rows
 )
 
 // WriteSummary writes the result of an ended run to w: counts, speed, scores, the paths of its files and its first
@@ -109,6 +113,18 @@ func WriteSummary(
 			line("errors", path(s.Errors))
 		}
 		line("summary", path(s.Summary))
+	}
+	if s.Items.AtFault() > 0 {
+		samples, err := readFirstRows(ctx, bucket, s.Errors)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		for i, row := range samples {
+			if i == 0 {
+				b.WriteString("first errors:\n")
+			}
+			fmt.Fprintf(b, "  %s\n", SanitizeLine(row, errorColumns))
+		}
 	}
 	for i, row := range rows {
 		if i == 0 {
@@ -213,6 +229,8 @@ func formatRow(row []byte) string {
 		Prompt     json.RawMessage `json:"prompt"`
 		Messages   json.RawMessage `json:"messages"`
 		Completion *string         `json:"completion"`
+		Class      string          `json:"class"`
+		Error      json.RawMessage `json:"error"`
 		Response   struct {
 			Body struct {
 				Choices []struct {
@@ -230,10 +248,30 @@ func formatRow(row []byte) string {
 		return SanitizeLine(string(r.ID), idColumns) + "  " +
 			formatPrompt(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
 	}
+	if text := formatError(r.Class, r.Error); text != "" {
+		return SanitizeLine(string(cmp.Or(r.ID, r.CustomID)), idColumns) + "  " + text
+	}
 	if cs := r.Response.Body.Choices; len(cs) > 0 {
 		return SanitizeLine(string(r.CustomID), idColumns) + "  " + cs[0].Message.Content + cs[0].Text
 	}
 	return string(row)
+}
+
+// formatError returns the class and the message of an error row, which is a text or an object with both; "" if it is
+// neither.
+func formatError(class string, raw json.RawMessage) string {
+	var message string
+	if json.Unmarshal(raw, &message) != nil {
+		var e struct{ Code, Message string }
+		if json.Unmarshal(raw, &e) != nil || e.Message == "" {
+			return ""
+		}
+		class, message = e.Code, e.Message
+	}
+	if message == "" {
+		return ""
+	}
+	return class + ": " + message
 }
 
 // rowID is the id of a row, which may be a string or a number, as text.

@@ -39,7 +39,9 @@ type Follower struct {
 	Source Source
 	View   View
 	Clock  clock.Clock
-	Every  time.Duration // between two requests for the status; 0 is 250 ms
+	// UntilPaused ends the display when the run is paused, too.
+	UntilPaused bool
+	Every       time.Duration // between two requests for the status; 0 is 250 ms
 	// OnNotStarted is called once if the run still does not exist after Patience (0 is 10 s). It may act on that, and
 	// returns a note to display. Nil displays a note that asks whether `rollout up` is running.
 	OnNotStarted func(ctx context.Context) string
@@ -106,7 +108,7 @@ func (f *follower) poll(ctx context.Context) (ended bool, err error) {
 		return true, nil
 	}
 	f.explainDelay(ctx, now)
-	return false, nil
+	return f.UntilPaused && (s.Phase == run.Paused || s.Phase == run.Interrupted), nil
 }
 
 // explainDelay notes what blocks the run once it has made no progress for defaultPatience. It notes the reason of a

@@ -134,6 +134,9 @@ type State struct {
 	// FailedStreak is how many shards in a row, in the order in which they became
 	// Done, have no answered item.
 	FailedStreak int `json:"streak,omitempty"`
+	// ShareAccepted is how many items had failed when the run was last resumed: the
+	// share of failed items counts from there.
+	ShareAccepted Outcomes `json:"share_from,omitzero"`
 
 	Control         uint64    `json:"control,omitempty"` // the newest control sequence that was applied
 	GraceUntil      time.Time `json:"grace_until,omitzero"`
@@ -147,6 +150,12 @@ type State struct {
 	StartedAt time.Time `json:"started_at,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	Effects   Effects   `json:"effects,omitempty"`
+}
+
+// Outcomes counts items by how they ended.
+type Outcomes struct {
+	OK     int `json:"ok,omitempty"`
+	Failed int `json:"failed,omitempty"`
 }
 
 // New returns the state of a run before its first step.
@@ -291,6 +300,8 @@ type Rules struct {
 	// FailedShards is how many shards in a row without an answered item pause the
 	// run; 0: off.
 	FailedShards int
+	// FailedShare is the share of failed items beyond which the run pauses; 0: off.
+	FailedShare float64
 	// Constraints are those of the run's kind.
 	Constraints schedule.Constraints
 }

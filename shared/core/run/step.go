@@ -261,6 +261,9 @@ func (d *decider) applyControl() {
 func (d *decider) resume() {
 	d.Phase, d.Message, d.StopRequestedAt, d.GraceUntil = Running, "", time.Time{}, time.Time{}
 	d.FailedStreak = 0 // what failed before the pause is known
+	if d.rules.FailedShare > 0 {
+		d.ShareAccepted = d.outcomes()
+	}
 	if d.Shards == 0 {
 		d.Phase = Planning
 	}
@@ -278,10 +281,36 @@ func (d *decider) checkLimits() {
 	if !d.rules.Deadline.IsZero() && !d.now.Before(d.rules.Deadline) {
 		d.end(ReasonExpired, "the deadline is over")
 	}
+	if share := d.failedShare(); d.rules.FailedShare > 0 && share > d.rules.FailedShare {
+		d.pause(fmt.Sprintf("%.3g of the items failed (limits.failed_share is %.3g): see why, then resume the run",
+			share, d.rules.FailedShare), true)
+	}
 	if limit := d.rules.FailedShards; limit > 0 && d.FailedStreak >= limit {
 		d.pause(fmt.Sprintf("%d shards in a row had no answered item (limits.failed_shards_in_a_row is %d): "+
 			"see why their items failed, then resume the run", d.FailedStreak, limit), true)
 	}
+}
+
+// sharedItems is how many items must have an outcome until the share of failed ones
+// counts.
+const sharedItems = 100
+
+// outcomes returns how many items the run itself has answered, and how many failed by
+// their own fault.
+func (d *decider) outcomes() Outcomes {
+	return Outcomes{OK: d.Counts.OK - d.Counts.Kept, Failed: d.Counts.Failed - d.Counts.KeptFailed}
+}
+
+// failedShare returns the share of failed items since the run began or was resumed; 0
+// while too few have an outcome.
+func (d *decider) failedShare() float64 {
+	o := d.outcomes()
+	failed := o.Failed - d.ShareAccepted.Failed
+	all := failed + o.OK - d.ShareAccepted.OK
+	if all < sharedItems {
+		return 0
+	}
+	return float64(failed) / float64(all)
 }
 
 // allDone reports whether planning has finished and every shard is done.
