@@ -22,6 +22,7 @@ func (s *fake) breakDown() {
 // that were in flight at its first failure are held until that is known.
 func TestFaultsAreHeldUntilItIsKnownWhetherTheServerDies(t *testing.T) {
 	t.Parallel()
+	restarts := func(s *fake) { s.set(func() { s.starts, s.fails = 2, false }) }
 	for name, c := range map[string]struct {
 		then    func(s *fake)
 		servers int
@@ -29,7 +30,7 @@ func TestFaultsAreHeldUntilItIsKnownWhetherTheServerDies(t *testing.T) {
 		within  time.Duration
 	}{
 		"its port closes":          {func(s *fake) { s.crash() }, 1, true, 8 * time.Second},
-		"it restarts":              {func(s *fake) { s.set(func() { s.starts, s.fails = 2, false }) }, 1, true, 8 * time.Second},
+		"it restarts":              {restarts, 1, true, 8 * time.Second},
 		"it answers again":         {func(s *fake) { s.set(func() { s.fails = false }) }, 1, false, 8 * time.Second},
 		"it goes on failing":       {func(*fake) {}, 1, false, 13 * time.Second},
 		"its port closes, of two":  {func(s *fake) { s.crash() }, 2, true, 8 * time.Second},

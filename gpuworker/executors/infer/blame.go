@@ -99,10 +99,10 @@ func (a *attribution) works(r blame.Request, server string) {
 }
 
 // abandon records that nothing is known of the request.
-func (a *attribution) abandon(r blame.Request) {
+func (a *attribution) abandon(r blame.Request, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ledger.Abandon(r)
+	a.ledger.Abandon(r, now)
 	a.announce()
 }
 
@@ -155,7 +155,7 @@ func (t *execution) admit(ctx context.Context, a *answers, i *inquiry) (blame.Ad
 		if adm.Go && i.permit == nil {
 			permit, ok := t.shard.AcquirePermit(ctx, a.cost)
 			if !ok {
-				t.blame.abandon(adm.Request)
+				t.blame.abandon(adm.Request, t.cfg.Clock.Now())
 				return adm, stopsBefore(a)
 			}
 			i.permit = &permit
@@ -231,7 +231,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 	req.Servers = t.only(server)
 	permit, ok := t.shard.AcquirePermit(ctx, worker.Cost{PromptBytes: len(req.Body), MaxTokens: 1})
 	if !ok {
-		t.blame.abandon(r)
+		t.blame.abandon(r, t.cfg.Clock.Now())
 		return
 	}
 	var got engine.Answer
@@ -248,7 +248,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 		t.blame.announce()
 		t.blame.mu.Unlock()
 	case ctx.Err() != nil:
-		t.blame.abandon(r)
+		t.blame.abandon(r, t.cfg.Clock.Now())
 	default:
 		t.blame.mu.Lock()
 		t.blame.ledger.Failed(r, server, failureOf(err), now)

@@ -90,16 +90,16 @@ func (t *execution) attribute(ctx context.Context, a *answers, i *inquiry, r bla
 	canceled := fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 	switch {
 	case ctx.Err() != nil:
-		t.blame.abandon(r)
+		t.blame.abandon(r, t.cfg.Clock.Now())
 		return 0, canceled
 	case t.recordCrash(a.index, err):
-		t.blame.abandon(r)
+		t.blame.abandon(r, t.cfg.Clock.Now())
 		return 0, canceled
 	case a.isNamed(err):
 		t.blame.works(r, server)
 		return 0, err
 	case fault.ClassOf(err) == fault.Timeout && !fault.Is(err, fault.Unavailable), errors.Is(err, engine.ErrWhitespace):
-		t.blame.abandon(r)
+		t.blame.abandon(r, t.cfg.Clock.Now())
 		i.failures++
 		i.whitespace = errors.Is(err, engine.ErrWhitespace)
 		if i.failures >= t.maxFailures() {
@@ -109,7 +109,7 @@ func (t *execution) attribute(ctx context.Context, a *answers, i *inquiry, r bla
 	case fault.Is(err, fault.Unavailable):
 		stayedUp, awaitErr := t.awaitEngine(ctx, err)
 		if awaitErr != nil || !stayedUp || !known || errors.Is(err, engine.ErrFailsForAll) {
-			t.blame.abandon(r)
+			t.blame.abandon(r, t.cfg.Clock.Now())
 			return jitter(firstBackoff, a.id, i.tries), awaitErr
 		}
 	}

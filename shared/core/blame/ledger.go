@@ -147,7 +147,7 @@ func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) A
 		case s.doubted:
 		case s.proven:
 			a.Servers = append(a.Servers, s.name)
-		case s.mayTry():
+		case s.mayTry(now):
 			try = s
 		}
 	}
@@ -232,7 +232,12 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 }
 
 // Abandon ends a request of which nothing is known.
-func (l *Ledger) Abandon(r Request) { l.end(r, "") }
+func (l *Ledger) Abandon(r Request, now time.Time) {
+	l.end(r, "")
+	if r.tries != nil {
+		r.tries.tryAbandoned(now)
+	}
+}
 
 func (l *Ledger) end(r Request, name string) *server {
 	s := l.server(name)

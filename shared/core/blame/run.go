@@ -8,7 +8,7 @@ import (
 const (
 	// firstRequests is how many requests of an unproven run are in flight at once,
 	// until one has failed, or for patience.
-	firstRequests = 8
+	firstRequests = 5
 	patience      = 10 * time.Second
 	// firstTrials is how many requests follow one by one when the first have failed.
 	firstTrials = 4

@@ -31,7 +31,7 @@ type server struct {
 	doubted   bool
 	comparing bool // a comparison is under way
 	wait      time.Duration
-	due       time.Time // of the next comparison
+	due       time.Time // of the next comparison, or of the next try of a server that has not answered
 
 	recent ring // what comparisons and the first requests of items met
 }
@@ -73,8 +73,15 @@ func (s *server) failed(r Request, f Failure, now time.Time) {
 
 // mayTry reports whether one more request may try the server, which has not answered
 // yet.
-func (s *server) mayTry() bool {
-	return s.trying < firstRequests && (s.since.IsZero() || s.trying == 0)
+func (s *server) mayTry(now time.Time) bool {
+	return s.trying < firstRequests && (s.since.IsZero() || s.trying == 0) && !now.Before(s.due)
+}
+
+// tryAbandoned records that a request that tried the server never reached it, or that
+// nothing is known of it: others do not follow at once.
+func (s *server) tryAbandoned(now time.Time) {
+	s.wait = min(max(2*s.wait, firstWait), lastWait)
+	s.due = now.Add(s.wait)
 }
 
 // record records what a request met. Repetitions are left out: items that fail again
