@@ -19,7 +19,7 @@ func TestOnceCompletesARequestedRetry(t *testing.T) {
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "completions") && !mended.Load() {
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, `{"error":{"message":"not this one"}}`)
+			_, _ = io.WriteString(w, `{"error":{"message":"not this one","code":"content_policy_violation"}}`)
 			return
 		}
 		_, _ = io.WriteString(w, yesResponse)
