@@ -77,13 +77,24 @@ func ConnectEngine(ctx context.Context, d config.Deployment, secrets secret.Stor
 	cfg := balancer.Config{InFlight: w.InFlight, MinInFlight: w.MinInFlight, MaxInFlight: w.MaxInFlight, Log: log}
 	for _, u := range urls {
 		c, err := openai.New(openai.Config{BaseURL: u, Key: key, MaxInFlight: cmp.Or(w.InFlight, w.MaxInFlight),
-			Header: header, Query: query, ClampMaxTokens: d.Engine.ClampMaxTokens, Logger: log})
+			Header: header, Query: query, ClampMaxTokens: d.Engine.ClampMaxTokens, Ready: readyOf(d.Engine), Logger: log})
 		if err != nil {
 			return nil, err
 		}
 		cfg.Servers = append(cfg.Servers, balancer.Backend{Name: u, Server: c})
 	}
 	return balancer.New(cfg), nil
+}
+
+// readyOf returns how the client finds out whether the engine is ready.
+func readyOf(e config.Engine) string {
+	switch e.Ready {
+	case "", config.ReadyAuto:
+		return ""
+	case config.ReadyNone:
+		return openai.ReadyNone
+	}
+	return e.Ready
 }
 
 // NoEngine returns the error of a user, such as "this worker", that needs an engine

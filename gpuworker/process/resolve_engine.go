@@ -91,7 +91,11 @@ func askModel(ctx context.Context, d config.Deployment, secrets secret.Store, lo
 	defer deadline.Stop()
 	for {
 		model, err := e.Ready(ctx)
-		if err == nil {
+		switch {
+		case err == nil && model == "":
+			return "", &fault.Error{Kind: fault.Invalid, Op: "the engine " + d.Engine.String() + " lists no model",
+				Remedy: "name its model with --model, or in a [[pool]] of the config"}
+		case err == nil:
 			return model, nil
 		}
 		if !fault.Retriable(err) {

@@ -98,6 +98,10 @@ func (e Engine) check(c *checker, at string) {
 		c.label(at+".secret", e.Secret, maxSecret, "")
 	}
 	e.Request.check(c, at, true)
+	if r := e.Ready; r != "" && r != ReadyAuto && r != ReadyNone && (!strings.HasPrefix(r, "/") || len(r) > maxText) {
+		c.add(at+".ready", "%s is not known: use %q, %q, or a path from the server's root such as \"/readyz\"",
+			quote(r), ReadyAuto, ReadyNone)
+	}
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}

@@ -54,9 +54,18 @@ type Engine struct {
 	// ClampMaxTokens repeats a request whose max_tokens exceeds the model's
 	// context, with the largest value that fits.
 	ClampMaxTokens bool `toml:"clamp_max_tokens"`
+	// Ready says how a worker finds out whether a server is ready: ReadyAuto, ReadyNone,
+	// or a path from the server's root that answers 200.
+	Ready string `toml:"ready"`
 	// Request is what all requests to these servers have.
 	Request
 }
+
+// Values of Engine.Ready besides a path. "" means ReadyAuto.
+const (
+	ReadyAuto = "auto" // by its list of models and /health, and a question where they say no
+	ReadyNone = "none" // it always is
+)
 
 // normalize replaces shorthands in the file's tree before it is bound.
 func (*Infer) normalize(c *checker, tree map[string]any) {

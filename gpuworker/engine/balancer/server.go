@@ -19,6 +19,7 @@ type server struct {
 	window      window
 	inFlight    int
 	watching    bool      // its metrics are being fetched
+	silent      bool      // it reported nothing when it was asked last
 	exclusive   bool      // it is reserved for an exclusive request
 	fullUntil   time.Time // it throttled a request; others are preferred until then
 	lastErr     error
@@ -78,7 +79,7 @@ func (s *server) load() float64 {
 // storeMetrics stores what the server reports. Another start than before is a
 // new incarnation. The caller holds the Balancer's mutex.
 func (s *server) storeMetrics(v engine.ServerMetrics) {
-	s.waiting = int(v.Waiting)
+	s.waiting, s.silent = int(v.Waiting), v == engine.UnknownMetrics()
 	if v.Start == "" || v.Start == s.start {
 		return
 	}

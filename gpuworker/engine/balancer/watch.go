@@ -9,7 +9,7 @@ import (
 const watchEvery = time.Second
 
 // watch keeps what is known of the servers' starts and queues up to date. It
-// leaves servers without requests alone.
+// leaves servers without requests, and those that report nothing, alone.
 func (b *Balancer) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -84,7 +84,7 @@ func (b *Balancer) watchPort(s *server, now time.Time) {
 
 func (b *Balancer) watchOne(s *server) {
 	b.mu.Lock()
-	skip := s.inFlight == 0 || s.breaker.setAside() || s.watching
+	skip := s.silent || s.inFlight == 0 || s.breaker.setAside() || s.watching
 	s.watching = s.watching || !skip
 	b.mu.Unlock()
 	if skip {

@@ -318,35 +318,91 @@ func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 	}
 }
 
+// A hint never keeps a server from being ready that answers requests, and never costs a
+// question if it says yes or nothing.
 func TestReady(t *testing.T) {
 	t.Parallel()
+	json := func(status int, body string) http.HandlerFunc { return sends(status, "application/json", body) }
 	models := whole(`{"object":"list","data":[{"id":"llama","object":"model"},{"id":"lora"}]}`)
+	hosted := whole(`{"object":"list","data":[{"id":"gpt","object":"model","owned_by":"openai"}]}`)
 	missing := sends(404, "text/plain", "404 page not found")
+	refuses := json(404, `{"error":{"message":"The model '' does not exist"}}`)
+	loading := json(503, `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`)
+	denies := json(401, `{"error":{"message":"Incorrect API key"}}`)
+	dead := json(200, `{"object":"error","message":"EngineCore died"}`)
 	for _, c := range []struct {
-		name           string
-		health, models http.HandlerFunc
-		model          string
-		kind           fault.Kind // Internal: no error
+		name                     string
+		health, models, question http.HandlerFunc
+		asked                    string // m, h and q: in their order
+		model                    string
+		kind                     fault.Kind // Internal: no error
 	}{
-		{"up", whole(``), models, "llama", 0},
-		{"no /health", missing, models, "llama", 0},
-		{"no /models", whole(``), missing, "", 0},
-		{"loading", sends(503, "application/json", `{"error":{"message":"Loading model"}}`), models, "", fault.Unavailable},
-		{"dead engine", sends(500, "text/plain", ""), models, "", fault.Unavailable},
-		{"no model", whole(``), whole(`{"data":[]}`), "", fault.Unavailable},
-		{"nonsense", whole(``), whole(`<html>`), "", fault.Unavailable},
-		{"wrong key", whole(``), sends(401, "application/json", `{}`), "", fault.Denied},
+		{"up", whole(``), models, nil, "mh", "llama", 0},
+		{"no /health", missing, models, nil, "mh", "llama", 0},
+		{"no /models", whole(``), missing, nil, "mh", "", 0},
+		{"neither", missing, missing, nil, "mh", "", 0},
+		{"redirected /health", json(301, ``), models, nil, "mh", "llama", 0},
+		{"an empty list", whole(``), whole(`{"data":[]}`), nil, "mh", "", 0},
+		{"null as list", whole(``), whole(`{"data":null}`), nil, "mh", "", 0},
+		{"a list of another shape", whole(``), whole(`[{"id":"m"}]`), nil, "mh", "", 0},
+		{"a page as list", whole(``), whole(`<html>`), nil, "mh", "", 0},
+		{"a hosted API", loading, hosted, nil, "m", "gpt", 0},
+
+		{"loading", loading, models, loading, "mhq", "llama", fault.Unavailable},
+		{"loading by /health alone", loading, models, refuses, "mhq", "llama", 0},
+		{"a dead engine", loading, models, dead, "mhq", "llama", fault.Unavailable},
+		{"a dead engine behind 500", json(500, ``), models, json(500, ``), "mhq", "llama", fault.Unavailable},
+		{"full", json(429, ``), models, json(429, ``), "mhq", "llama", fault.Unavailable},
+		{"/health behind another login", denies, models, whole(`{"choices":[]}`), "mhq", "llama", 0},
+		{"/models is not allowed", whole(``), json(403, `{}`), refuses, "mq", "", 0},
+		{"/models fails", whole(``), json(500, `x`), refuses, "mq", "", 0},
+		{"a wrong key", whole(``), denies, denies, "mq", "", fault.Denied},
 	} {
-		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var asked []byte
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/health":
+				asked = append(asked, 'h')
 				c.health(w, r)
 			case "/v1/models":
+				asked = append(asked, 'm')
 				c.models(w, r)
+			default:
+				asked = append(asked, 'q')
+				c.question(w, r)
 			}
-		}).Ready(t.Context())
-		if got != c.model || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
-			t.Errorf("%s: %q, %v", c.name, got, err)
+		})
+		got, err := client.Ready(t.Context())
+		if got != c.model || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) || string(asked) != c.asked {
+			t.Errorf("%s: %q, %v after %s; want %q after %s", c.name, got, err, asked, c.model, c.asked)
+		}
+		if listed := client.Models(); c.model == "llama" && !slices.Equal(listed, []string{"llama", "lora"}) {
+			t.Errorf("%s: listed %v", c.name, listed)
+		}
+	}
+}
+
+func TestReadyAsksAsConfigured(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ready string
+		says  int    // the status of all that is asked
+		asked string // paths
+		kind  fault.Kind
+	}{
+		{openai.ReadyNone, 503, "", 0},
+		{"/health/readiness", 200, "/health/readiness /v1/models", 0},
+		{"/health/readiness", 404, "/health/readiness", fault.Unavailable},
+		{"/health/readiness", 503, "/health/readiness", fault.Unavailable},
+	} {
+		var asked []string
+		client := dial(t, openai.Config{Ready: c.ready}, func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.URL.Path)
+			w.WriteHeader(c.says)
+		})
+		_, err := client.Ready(t.Context())
+		if (err != nil || c.kind != 0) && !fault.Is(err, c.kind) || strings.Join(asked, " ") != c.asked {
+			t.Errorf("%s that says %d: %v after %v", c.ready, c.says, err, asked)
 		}
 	}
 }

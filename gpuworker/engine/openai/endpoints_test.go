@@ -138,7 +138,7 @@ func TestHeadersQueryAndOptionsAreSent(t *testing.T) {
 			t.Errorf("asked %s with %v and %s", asked.URL, asked.Header, body)
 		}
 	}
-	if _, err := c.Ready(t.Context()); err == nil || asked.URL.RawQuery != "api-version=2024-06" {
+	if _, err := c.Ready(t.Context()); err != nil || asked.URL.RawQuery != "api-version=2024-06" {
 		t.Errorf("ready asks %s, %v", asked.URL, err)
 	}
 }

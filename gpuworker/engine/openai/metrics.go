@@ -3,8 +3,8 @@ package openai
 import (
 	"bytes"
 	"context"
-	"errors"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -13,9 +13,9 @@ import (
 	"rollout/shared/text"
 )
 
-// Metrics fetches /metrics, or /health from a server without metrics. A server that
-// refuses connections is Unavailable with engine.ServerError in the chain. A status
-// other than 200 is Unavailable without it.
+// Metrics fetches /metrics. A server that can't be reached is Unavailable with
+// engine.ServerError in the chain. A status other than 200 says that the server reports
+// nothing: gateways answer paths that they do not know in their own ways.
 func (c *Client) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	v, err := c.metrics(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -28,17 +28,18 @@ func (c *Client) metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	if c.calls.isClosed() {
 		return engine.UnknownMetrics(), c.closedFault()
 	}
-	page, err := c.get(ctx, c.root("metrics"))
-	if err == nil {
-		return parseMetrics(page), nil
+	r, err := c.get(ctx, c.root("metrics"))
+	if err != nil || r.status != http.StatusOK {
+		return engine.UnknownMetrics(), err
 	}
-	if errors.Is(err, errNoRoute) {
-		_, err = c.get(ctx, c.root("health"))
-		if errors.Is(err, errNoRoute) {
-			err = nil // a 404 is an answer, too
-		}
-	}
-	return engine.UnknownMetrics(), err
+	return parseMetrics(r.body), nil
+}
+
+// fromRoot returns a path from the server's root.
+func (c *Client) fromRoot(path string) target {
+	u := *c.base
+	u.Path = path
+	return c.at("GET", &u)
 }
 
 // root returns a path beside the API's /v1, where servers have endpoints that are

@@ -10,7 +10,6 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/openai"
-	"rollout/shared/fault"
 )
 
 func TestMetricsOfServersAreRead(t *testing.T) {
@@ -57,25 +56,16 @@ process_start_time_seconds 1.7e+09
 	}
 }
 
-func TestServerWithoutMetricsIsAskedForHealth(t *testing.T) {
+func TestServerWithoutMetricsReportsNothing(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		health http.HandlerFunc
-		kind   fault.Kind // Internal: no error
-	}{
-		"healthy":    {whole(``), 0},
-		"no /health": {sends(404, "text/plain", ""), 0},
-		"loading":    {sends(503, "text/plain", ""), fault.Unavailable},
-	} {
+	for _, status := range []int{401, 403, 404, 500, 503} {
+		var asked []string
 		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/health" {
-				c.health(w, r)
-				return
-			}
-			w.WriteHeader(404)
+			asked = append(asked, r.URL.Path)
+			w.WriteHeader(status)
 		}).Metrics(t.Context())
-		if got != engine.UnknownMetrics() || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		if got != engine.UnknownMetrics() || err != nil || len(asked) != 1 {
+			t.Errorf("%d: %+v, %v after %v", status, got, err, asked)
 		}
 	}
 }

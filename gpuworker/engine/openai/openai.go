@@ -53,6 +53,9 @@ type Config struct {
 	// refuses it only because the prompt and max_tokens together exceed the
 	// model's context.
 	ClampMaxTokens bool
+	// Ready says how to find out whether the server is ready: "" by hints, ReadyNone not
+	// at all, or a path from its root. See Client.Ready.
+	Ready string
 	// Logger gets what the server can't do; may be nil.
 	Logger *slog.Logger
 	// HTTPClient replaces the package's own client, for tests. Answers use only
@@ -82,7 +85,9 @@ type Client struct {
 	completes atomic.Bool  // the server has answered a completion
 	fellBack  atomic.Int32 // answers by chat in place of completions, until one was completed
 	estimates atomic.Bool  // the server does not count tokens, and the log says so
-	memory    sync.Pool    // *call
+	readyPath string
+	listed    atomic.Pointer[[]string] // the models that Ready saw
+	memory    sync.Pool                // *call
 	calls     calls
 }
 
@@ -114,7 +119,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg, user), query: cfg.Query,
-		conceal: concealer(cfg), maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
+		conceal: concealer(cfg), maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens, readyPath: cfg.Ready}
 	if c.transport = c.http.Transport; c.transport == nil {
 		c.transport = http.DefaultTransport
 	}
