@@ -24,6 +24,7 @@ const (
 	NoWorker        = "no_worker"
 	NoEngine        = "engine_away"
 	NoServer        = "server_away" // one of several
+	UnknownModel    = "unknown_model"
 	AllDraining     = "draining"
 	BusyElsewhere   = "busy_elsewhere" // the pool answers other runs
 	LostWorker      = "worker_lost"
@@ -202,6 +203,7 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 			Remedy: "wait, pause those, or start more workers"})
 	}
 	out = append(out, serversAway(p, pool)...)
+	out = append(out, unknownModel(p, pool)...)
 	switch {
 	case p.Kind.Trains: // its single item takes as long as it takes
 		return out
@@ -229,6 +231,7 @@ func limited(pool string, c poolCounts) status.Blocker {
 
 // The states of a server's circuit breaker in which it gets no requests.
 const (
+	serverClosed   = "closed"
 	serverOpen     = "open"
 	serverHalfOpen = "half_open"
 )
@@ -260,6 +263,23 @@ func serversAway(p status.Progress, pool string) []status.Blocker {
 		Text: fmt.Sprintf("%d of %d inference servers get no requests: %s",
 			len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; ")),
 		Remedy: "start them again: the others answer meanwhile"}}
+}
+
+// unknownModel returns the blocker of a pool whose servers answer, but list other models
+// than the one that they are asked for.
+func unknownModel(p status.Progress, pool string) []status.Blocker {
+	for _, w := range p.Workers {
+		if !w.Alive || w.Pool != pool {
+			continue
+		}
+		for _, v := range w.Load.Servers {
+			if v.State == serverClosed && v.LastError != "" {
+				return []status.Blocker{{Code: UnknownModel, Text: v.Name + ": " + v.LastError,
+					Remedy: "correct the model of the pool or the run, or map it with body_model of the engine"}}
+			}
+		}
+	}
+	return nil
 }
 
 // stalled returns a blocker if no item was finished for much longer than a

@@ -101,6 +101,10 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		"below its limit": {func(p *status.Progress) {
 			p.Workers[0].Load.Limit = &health.Limit{Requests: 600}
 		}, "", ""},
+		"a server that lists other models": {func(p *status.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed",
+				LastError: `the server lists no model "m"; it lists a, b`}}
+		}, diagnosis.UnknownModel, `http://a/v1: the server lists no model "m"; it lists a, b correct the model`},
 		"servers in use": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "doubted"}}

@@ -159,9 +159,6 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 		d.Engine = d.Engine.WithURLs(servers)
 		s.machine = ownGPU{s.machine, f.gpu}
 	}
-	if f.inFlight > 0 {
-		d.Worker.InFlight = f.inFlight
-	}
 	if err := d.Check(); err != nil {
 		return "", err
 	}
@@ -184,6 +181,12 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	}
 	pool, err := choosePool(d, f.pool)
 	if err != nil {
+		return "", err
+	}
+	if d = d.ForPool(pool); f.inFlight != 0 {
+		d.Worker.InFlight = f.inFlight
+	}
+	if err := d.Check(); err != nil {
 		return "", err
 	}
 	end, err = process.Run(ctx, process.Options{

@@ -19,6 +19,7 @@ type observedEngine struct {
 	engine.Engine
 	url   string // without a password
 	ports host.Ports
+	model *modelNotice
 
 	mu      sync.Mutex
 	ready   bool
@@ -29,11 +30,11 @@ type observedEngine struct {
 const maxCrashed = 256
 
 // observeEngine wraps the engine at the URL. The events omit the URL's password.
-func observeEngine(e engine.Engine, at string, p host.Ports) engine.Engine {
+func observeEngine(e engine.Engine, at string, p host.Ports, model *modelNotice) engine.Engine {
 	if u, err := url.Parse(at); err == nil {
 		at = u.Redacted()
 	}
-	return &observedEngine{Engine: e, url: at, ports: p, crashed: map[engine.CrashError]bool{}}
+	return &observedEngine{Engine: e, url: at, ports: p, model: model, crashed: map[engine.CrashError]bool{}}
 }
 
 // Answer passes the request on. A crash is reported once for all requests that it
@@ -42,6 +43,8 @@ func (o *observedEngine) Answer(ctx context.Context, r engine.Request, progress 
 	a, err := o.Engine.Answer(ctx, r, progress)
 	if err != nil {
 		o.reportCrash(ctx, err)
+	} else {
+		o.model.answered()
 	}
 	return a, err
 }
@@ -65,6 +68,7 @@ func (o *observedEngine) Ready(ctx context.Context) (model string, err error) {
 	o.mu.Unlock()
 	if becameReady {
 		o.ports.Observe(ctx, observe.EngineStarted{Server: o.url, Model: model})
+		o.model.becameReady(ctx)
 	}
 	return model, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/shared/clock"
+	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -64,7 +65,8 @@ func TestEngineEventsReportEachStartAndCrashOnce(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.DiscardHandler)
 		p := host.Ports{Log: log, Watch: observe.Observer{Events: observe.NewEmitter(&out, clock.System{}, log)}}
-		e := observeEngine(&scriptedEngine{errs: c.errs}, "http://me:s3cr3t@host/v1", p)
+		notice := newModelNotice(nil, config.Deployment{}, "", log)
+		e := observeEngine(&scriptedEngine{errs: c.errs}, "http://me:s3cr3t@host/v1", p, notice)
 		for i, call := range c.calls {
 			want, got := c.errs[i], error(nil)
 			if call == 'r' {

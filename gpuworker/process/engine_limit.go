@@ -26,6 +26,7 @@ type limiter interface {
 type limitedEngine struct {
 	engine.Engine
 	limits limiter // nil if the engine sets no limit
+	model  *modelNotice
 }
 
 // inFlight returns how many requests a worker may have in flight at first.
@@ -45,7 +46,7 @@ func (e limitedEngine) servers() []health.Server {
 	out := make([]health.Server, len(statuses))
 	for i, s := range statuses {
 		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit,
-			Waiting: s.Waiting, LastError: worker.Truncate(s.Why)}
+			Waiting: s.Waiting, LastError: worker.Truncate(cmp.Or(s.Why, e.model.String()))}
 	}
 	return out
 }

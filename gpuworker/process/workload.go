@@ -39,6 +39,7 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 	if p, _ := o.Deployment.TrainPool(); p.Name == o.Pool {
 		return trainings{o}, func() {}, nil
 	}
+	o.Deployment = o.Deployment.ForPool(o.Pool)
 	var err error
 	o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers()))
 	if err != nil {
@@ -55,8 +56,9 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil, nil, err
 	}
 	meterServers(e, o.Ports)
-	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports)
-	return inference{limitedEngine{observed, limits}, services, o}, func() { _ = e.Close() }, nil
+	notice := newModelNotice(e, o.Deployment, o.Pool, o.Ports.Log)
+	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports, notice)
+	return inference{limitedEngine{observed, limits, notice}, services, o}, func() { _ = e.Close() }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,18 +38,15 @@ func (d Deployment) check(c *checker) {
 	d.Health.check(c, "health")
 	d.Worker.check(c, "worker")
 	d.Engine.check(c, "engine")
+	d.checkEngines(c)
 	checkPools(c, d.Pools)
 	for i, name := range d.Secrets {
 		c.label(element("secrets", i), name, maxSecret, "")
 	}
 	allowed := slices.Concat(d.Secrets, d.Cloud.Secrets.Allowlist)
-	if s := d.Engine.Secret; s != "" && !slices.Contains(allowed, s) {
-		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
-	}
-	for _, s := range d.Engine.Request.secretsOf() {
-		if !slices.Contains(allowed, s) {
-			c.add("engine.headers", "%s is not in the allowlist: add it to secrets", quote(s))
-		}
+	d.Engine.checkSecrets(c, "engine", allowed)
+	for _, name := range slices.Sorted(maps.Keys(d.Engines)) {
+		d.Engines[name].checkSecrets(c, join("engines", name), allowed)
 	}
 	checkGraders(c, d.Graders, allowed)
 	d.Defaults.check(c, "defaults")
@@ -58,6 +56,43 @@ func (d Deployment) check(c *checker) {
 // check enforces the rules against split brain: a worker fences itself before
 // another worker takes over its shards, and the skew budget is too small to
 // hide two missed heartbeats.
+// checkEngines checks the named engines, and that pools name them.
+func (d Deployment) checkEngines(c *checker) {
+	names := slices.Sorted(maps.Keys(d.Engines))
+	for _, name := range names {
+		at, e := join("engines", name), d.Engines[name]
+		c.label(at, name, maxPool, "")
+		e.check(c, at)
+		if servers := e.Servers(); len(servers) == 0 || inProcess(servers[0]) {
+			c.add(at+".url", "must name a server: %q and %q are for [engine] alone", EngineTiny, EngineMock)
+		}
+	}
+	for i, p := range d.Pools {
+		at := element("pool", i) + ".engine"
+		switch _, known := d.Engines[p.Engine]; {
+		case p.Engine == "":
+		case p.Trains():
+			c.add(at, "a training asks no engine: remove it")
+		case d.Cloud.Configured():
+			c.add(at, "the machines of a pool in a cloud serve its model themselves: remove it")
+		case !known:
+			c.add(at, "no engine is named %s: add [engines.%s] with its url", quote(p.Engine), p.Engine)
+		}
+	}
+}
+
+// checkSecrets checks that the engine's secrets may be read.
+func (e Engine) checkSecrets(c *checker, at string, allowed []string) {
+	if s := e.Secret; s != "" && !slices.Contains(allowed, s) {
+		c.add(at+".secret", "%s is not in the allowlist: add it to secrets", quote(s))
+	}
+	for _, s := range e.Request.secretsOf() {
+		if !slices.Contains(allowed, s) {
+			c.add(at+".headers", "%s is not in the allowlist: add it to secrets", quote(s))
+		}
+	}
+}
+
 func (h Health) check(c *checker, at string) {
 	c.positive(at+".heartbeat_interval", h.Interval)
 	c.positive(at+".self_fence_timeout", h.SelfFence)
@@ -102,6 +137,7 @@ func (e Engine) check(c *checker, at string) {
 		c.add(at+".ready", "%s is not known: use %q, %q, or a path from the server's root such as \"/readyz\"",
 			quote(r), ReadyAuto, ReadyNone)
 	}
+	c.integer(at+".in_flight", &e.InFlight, 0, maxInFlight, "")
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}

@@ -47,6 +47,11 @@ func (c Cloud) FleetName(pool string) string { return c.Name + "-" + pool }
 // writes the file's values over them. It reports tables that contradict the provider.
 func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	normalizeRequest(c, tree["engine"], "engine")
+	if engines, ok := tree["engines"].(map[string]any); ok {
+		for _, name := range sortedKeys(engines) {
+			normalizeRequest(c, engines[name], join("engines", name))
+		}
+	}
 	if defaults, ok := tree["defaults"].(map[string]any); ok {
 		normalizeRequest(c, defaults["request"], "defaults.request")
 	}

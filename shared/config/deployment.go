@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Deployment is the config of one installation: rollout.toml in the folder of an
 // installation on one machine, or the file that is deployed to a cloud. Every
@@ -12,8 +15,10 @@ type Deployment struct {
 	Cloud         Cloud  `toml:"cloud"`
 	Health        Health `toml:"health"`
 	Worker        Worker `toml:"worker"`
-	Engine        Engine `toml:"engine"`
-	Pools         []Pool `toml:"pool"`
+	Engine        Engine `toml:"engine"` // of pools that name none
+	// Engines are further engines, by the names by which pools name them.
+	Engines map[string]Engine `toml:"engines"`
+	Pools   []Pool            `toml:"pool"`
 	// Graders are the scoring services that the graders of runs may name.
 	Graders  map[string]GraderService `toml:"graders"`
 	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
@@ -57,6 +62,9 @@ type Engine struct {
 	// Ready says how a worker finds out whether a server is ready: ReadyAuto, ReadyNone,
 	// or a path from the server's root that answers 200.
 	Ready string `toml:"ready"`
+	// InFlight is the number of concurrent requests of a worker to these servers; 0 is
+	// Worker.InFlight.
+	InFlight int `toml:"in_flight"`
 	// Request is what all requests to these servers have.
 	Request
 }
@@ -129,6 +137,7 @@ type Pool struct {
 	Name     string `toml:"name"`
 	Model    string `toml:"model"`
 	Revision string `toml:"revision"` // of the model; optional; part of the model's identity
+	Engine   string `toml:"engine"`   // name of an entry of Deployment.Engines; "" is Deployment.Engine
 	Executor string `toml:"executor"` // ExecutorInfer or ExecutorTrain; default: ExecutorInfer
 	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
 	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
@@ -157,6 +166,25 @@ func (d Deployment) Pool(name string) Pool {
 		}
 	}
 	return Pool{}
+}
+
+// DefaultPool is the name of the pool of a deployment that declares none. A pool of that
+// name takes the runs that name no model.
+const DefaultPool = "default"
+
+// ForPool returns the deployment as the workers of a pool see it: Engine is that of the
+// pool, and Worker.InFlight the number of its requests. Repeating it changes nothing.
+func (d Deployment) ForPool(name string) Deployment {
+	d.Pools = slices.Clone(d.Pools)
+	for i := range d.Pools {
+		if p := &d.Pools[i]; p.Name == name && p.Engine != "" {
+			d.Engine, p.Engine = d.Engines[p.Engine], ""
+		}
+	}
+	if d.Engine.InFlight > 0 {
+		d.Worker.InFlight, d.Engine.InFlight = d.Engine.InFlight, 0
+	}
+	return d
 }
 
 // InferPools returns the pools whose workers answer prompts.

@@ -164,6 +164,16 @@ func TestParseDeploymentProblems(t *testing.T) {
 d.toml:2: engine.urls[2]: "http://a" is listed twice: name each server once
 d.toml:2: engine.urls[3]: "mock" is not a server: set it alone, as url
 d.toml:2: engine.urls[4]: must not hold a user or password: put the key into a secret and name it as engine.secret`},
+		{"unknown way to be ready", "engine.ready = 'soon'",
+			`d.toml:2: engine.ready: "soon" is not known: use "auto", "none", ` +
+				`or a path from the server's root such as "/readyz"`},
+		{"named engines", "[engines.a]\nurl = 'tiny'\n[engines.B]\nurl = 'http://b'\nsecret = 'k'\n[[pool]]\nname = 'p'\n" +
+			"model = 'm'\nengine = 'c'\n[[pool]]\nname = 'q'\nmodel = 'rollout/tiny'\nexecutor = 'train'\nengine = 'a'",
+			`d.toml:3: engines.a.url: must name a server: "tiny" and "mock" are for [engine] alone
+d.toml:4: engines.B: "B" is not a valid name: use 1 to 32 of a-z, 0-9 and -
+d.toml:6: engines.B.secret: "k" is not in the allowlist: add it to secrets
+d.toml:10: pool[0].engine: no engine is named "c": add [engines.c] with its url
+d.toml:15: pool[1].engine: a training asks no engine: remove it`},
 		{"secret not allowed", "engine.secret = 'k'",
 			`d.toml:2: engine.secret: "k" is not in the allowlist: add it to secrets`},
 		{"invalid secret name", "secrets = ['A_B']",

@@ -76,10 +76,14 @@ func readReference(t *testing.T) map[string]keyDoc {
 	return keys
 }
 
-// referenceKey returns a key as the reference writes it. The reference lists
-// settings that both kinds of training share once, as algorithm.KIND.
+// referenceKey returns a key as the reference writes it. The reference lists the
+// settings that both kinds of training share once, as algorithm.KIND, and those of all
+// engines as engine.
 func referenceKey(listed map[string]keyDoc, key string) string {
 	for _, kind := range []string{AlgorithmSFT, AlgorithmRM} {
+		if rest, ok := strings.CutPrefix(key, "engines.NAME."); ok { // listed once, as those of [engine]
+			return "engine." + rest
+		}
 		if rest, ok := strings.CutPrefix(key, "algorithm."+kind+"."); ok {
 			if common := "algorithm.KIND." + rest; listed[common].typ != "" {
 				return common
@@ -112,7 +116,9 @@ func settings(v reflect.Value, at string) (out []setting) {
 				continue
 			}
 			e := reflect.New(f.Type().Elem())
-			e.Interface().(interface{ setDefaults() }).setDefaults()
+			if d, ok := e.Interface().(interface{ setDefaults() }); ok {
+				d.setDefaults()
+			}
 			out = append(out, settings(e.Elem(), key+".NAME")...)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			out = append(out, setting{key, f})

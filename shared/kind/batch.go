@@ -65,7 +65,7 @@ func recognize(in record.Input, head []byte) error {
 const modelKey = "model.uri"
 
 // poolOf returns the pool that serves the model, which the config names by the key. A
-// config without a model gets the only pool, if there is just one.
+// config without a model gets the only pool, or the one that is named default.
 func poolOf(d config.Deployment, m config.Model, key string) (config.Pool, error) {
 	ps := d.InferPools()
 	if m.URI == "" && len(ps) == 1 {
@@ -73,7 +73,7 @@ func poolOf(d config.Deployment, m config.Model, key string) (config.Pool, error
 	}
 	var have []string
 	for _, p := range ps {
-		if p.Model == m.URI {
+		if p.Model == m.URI || m.URI == "" && p.Name == config.DefaultPool {
 			return p, nil
 		}
 		have = append(have, p.Model)

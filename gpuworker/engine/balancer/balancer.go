@@ -206,6 +206,19 @@ func (b *Balancer) Ready(ctx context.Context) (string, error) {
 	return ready.model, nil
 }
 
+// Models returns the models that the first server that lists any listed when it was
+// asked whether it is ready; nil if none does.
+func (b *Balancer) Models() []string {
+	for _, s := range b.servers {
+		if lists, ok := s.Server.(interface{ Models() []string }); ok {
+			if names := lists.Models(); len(names) > 0 {
+				return names
+			}
+		}
+	}
+	return nil
+}
+
 // Limit returns how many requests the caller should make at once: Config's
 // number, or else the sum of the limits of the servers that are not set aside.
 func (b *Balancer) Limit() int {

@@ -177,16 +177,18 @@ func (r reply) isHosted() bool {
 
 // firstModel returns the first model of a list, and keeps the list for Models.
 func (c *Client) firstModel(r reply) string {
-	names, _ := r.models()
+	names, owner := r.models()
 	if len(names) == 0 {
 		return ""
 	}
-	c.listed.Store(&names)
+	if owner != "llamacpp" { // it answers to any name
+		c.listed.Store(&names)
+	}
 	return names[0]
 }
 
 // Models returns the models that the server listed when Ready asked last; nil if it has
-// listed none.
+// listed none, or answers to any name.
 func (c *Client) Models() []string {
 	if names := c.listed.Load(); names != nil {
 		return slices.Clone(*names)

@@ -34,6 +34,11 @@ func (p *packer) manifest(ctx context.Context) ([]byte, error) {
 func (p *packer) deployment() config.Deployment {
 	d := p.Deployment
 	d.Engine.Request = withoutTexts(d.Engine.Request)
+	d.Engines = maps.Clone(d.Engines)
+	for name, e := range d.Engines {
+		e.Request = withoutTexts(e.Request)
+		d.Engines[name] = e
+	}
 	if d.Defaults.Request != nil {
 		r := withoutTexts(*d.Defaults.Request)
 		d.Defaults.Request = &r

@@ -215,5 +215,5 @@ type Server struct {
 	// Waiting is how many requests of all clients wait at the server, as it reports;
 	// negative if it reports nothing.
 	Waiting   int    `json:"waiting"`
-	LastError string `json:"why,omitempty"` // if it is not healthy
+	LastError string `json:"why,omitempty"` // if it is not healthy, or lists another model than it is asked for
 }
