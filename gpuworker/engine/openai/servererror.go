@@ -120,10 +120,11 @@ var (
 		"please reduce the length of the",        // OpenAI's family
 		"too many tokens: ",                      // Cohere
 	}
-	modelCodes = []string{"model_not_found", "modelnotfounderror"}
+	modelCodes = []string{"model_not_found", "modelnotfounderror", "deploymentnotfound"}
 	// policyCodes say that a content policy forbids the prompt.
 	policyCodes = []string{
-		"content_policy_violation", "content_filter", "responsibleaipolicyviolation", // OpenAI, Azure
+		"content_policy_violation", "invalid_prompt", // OpenAI
+		"content_filter", "responsibleaipolicyviolation", // Azure
 		"moderation_blocked", "data_inspection_failed", "prohibited_content",
 	}
 	// quotaCodes say that a quota is used up that somebody must raise or pay.
