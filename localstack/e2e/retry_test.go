@@ -109,13 +109,14 @@ func (s *souredRun) retry(id identity.RunID) identity.RunID {
 	return identity.RunID(strings.TrimSpace(p.stdoutText()))
 }
 
-// undisturbedRetry runs a child of the run, in which each failed item is asked again
-// once, and nothing else.
+// undisturbedRetry runs a child of the run, in which each failed item is asked again, and
+// nothing else. The server still refuses half of them, which takes some tries: it does
+// not say that they are at fault.
 func (s *souredRun) undisturbedRetry(failed int) identity.RunID {
 	s.t.Helper()
 	id := s.retry(s.id)
 	s.awaitEnd(id)
-	if n := s.llm.requests(); n != failed {
+	if n := s.llm.requests(); n < failed || n > 5*failed { // three workers learn it
 		s.t.Errorf("the server received %d requests for %d failed items", n, failed)
 	}
 	return id

@@ -166,7 +166,7 @@ func TestRandomFailuresChargeAlmostNobody(t *testing.T) {
 	}
 }
 
-// Items that always fail, up to a third of all, are charged in a bounded number of tries. The others are
+// Items that always fail are charged in a bounded number of tries. The others are
 // asked once.
 func TestBadItemsAreChargedAndNoOthers(t *testing.T) {
 	t.Parallel()
@@ -175,7 +175,7 @@ func TestBadItemsAreChargedAndNoOthers(t *testing.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"), items, rapid.IntRange(1, 32).Draw(t, "in flight"),
 			two[:rapid.IntRange(1, 2).Draw(t, "servers")]...)
 		w.nature = rapid.SampledFrom([]Nature{Setting, Outage}).Draw(t, "nature")
-		share := rapid.Float64Range(0, map[Nature]float64{Setting: 0.3, Outage: 0.1}[w.nature]).Draw(t, "share")
+		share := rapid.Float64Range(0, map[Nature]float64{Setting: 0.5, Outage: 0.1}[w.nature]).Draw(t, "share")
 		bad := make([]bool, items)
 		for i := range bad {
 			bad[i] = i > 0 && w.rand.Float64() < share
@@ -199,6 +199,32 @@ func TestBadItemsAreChargedAndNoOthers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where many items fail for good, they do not need more tries each than where few do.
+func TestManyBadItemsNeedFewTriesEach(t *testing.T) {
+	t.Parallel()
+	const items = 400
+	for _, share := range []float64{0.02, 0.2, 0.5} {
+		w := newWorld(1, items, 8, one1...)
+		bad := make([]bool, items)
+		count := 0
+		for i := range bad {
+			if bad[i] = i > 0 && w.rand.Float64() < share; bad[i] {
+				count++
+			}
+		}
+		w.outcome = func(_ string, i int, _ time.Duration) (Outcome, time.Duration) {
+			if i >= 0 && bad[i] {
+				return "status_400", time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+			}
+			return Answered, time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+		}
+		w.run(24 * time.Hour)
+		if _, charged := w.count(); charged != count || w.failures > 3*count+40 {
+			t.Errorf("share %.2f: %d of %d bad items charged after %d requests", share, charged, count, w.failures)
+		}
+	}
 }
 
 // Whatever a run's first requests meet, few are spent until one is answered.

@@ -33,6 +33,12 @@
 // server that refuses at random charges nobody, and neither does an outage: a try
 // without another answer meanwhile proves nothing.
 //
+// Where many items fail, as in a retry of those that failed, the shares are large and
+// the items would need many tries each. So their tries count together as well: once
+// repetitions have met an outcome of a setting again and again, and none was answered
+// (a product below 10⁻⁶), it sticks to items, and two tries are enough. An answered
+// repetition ends that.
+//
 // # Runs
 //
 //	             an answer                            no answer for 60 s, a setting

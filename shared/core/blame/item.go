@@ -31,16 +31,22 @@ func (l *Ledger) close(item Item, e *Evidence) {
 		return
 	}
 	e.open = false
+	share := max(leastShare, float64(failed)/float64(all), s.usual(e.outcome))
 	if e.tries == 0 {
 		e.product = 1
+	} else {
+		s.repeated(e.outcome, share)
 	}
 	e.tries++
-	e.product *= max(leastShare, float64(failed)/float64(all), s.usual(e.outcome))
+	e.product *= share
 }
 
 const (
 	leastShare = 0.01
 	maxProduct = 1e-5
+	// stickyTries is how many tries an item has if its outcome sticks to items. The
+	// second one shows whether it still does.
+	stickyTries = 2
 	// An item that failed so often in a row while others were answered is charged,
 	// whatever the shares. What may pass is tried for longer.
 	maxTries       = 20
@@ -67,8 +73,12 @@ func (l *Ledger) Weigh(item Item, e *Evidence, least int) Judgement {
 	if e.nature == Outage {
 		longest = maxOutageTries
 	}
+	enough := e.tries >= max(least, 1) && (e.product < maxProduct || e.tries >= longest)
+	if e.nature == Setting && l.server(e.server).sticks(e.outcome) {
+		enough = e.tries >= stickyTries
+	}
 	c := l.contact(item.Run)
-	if e.tries < max(least, 1) || e.product >= maxProduct && e.tries < longest || c.charged >= maxCharged {
+	if !enough || c.charged >= maxCharged {
 		return Judgement{}
 	}
 	c.charged++

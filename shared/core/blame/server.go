@@ -34,6 +34,9 @@ type server struct {
 	due       time.Time // of the next comparison, or of the next try of a server that has not answered
 
 	recent ring // what comparisons and the first requests of items met
+	// The products of the shares over the repetitions that met an outcome again, since
+	// a repetition was answered: how likely that is if it does not depend on the item.
+	repeats map[Outcome]float64
 }
 
 // ended is a request that has ended.
@@ -47,6 +50,9 @@ type ended struct {
 func (s *server) answered(r Request) {
 	s.proven = true
 	s.record(r, Answered)
+	if !r.first && r.comparison == nil {
+		s.repeats = nil
+	}
 	if s.since.IsZero() || r.comparison == nil && !r.began.After(s.since) {
 		return
 	}
@@ -90,6 +96,32 @@ func (s *server) record(r Request, o Outcome) {
 	if r.first {
 		s.recent.add(ended{r.item, r.began, o})
 	}
+}
+
+const (
+	maxStickyProduct = 1e-6
+	maxOutcomes      = 32 // bounds a server's repeats
+)
+
+// repeated records that a request met the outcome that an earlier one for the same item
+// had met, while the share of others failed.
+func (s *server) repeated(o Outcome, share float64) {
+	product, ok := s.repeats[o]
+	switch {
+	case ok:
+		s.repeats[o] = product * share
+	case s.repeats == nil:
+		s.repeats = map[Outcome]float64{o: share}
+	case len(s.repeats) < maxOutcomes:
+		s.repeats[o] = share
+	}
+}
+
+// sticks reports whether the items that meet the outcome meet it again and again while
+// others are answered, so that it depends on the item.
+func (s *server) sticks(o Outcome) bool {
+	product, ok := s.repeats[o]
+	return ok && product < maxStickyProduct
 }
 
 // meanwhile returns how many requests for others than the item began after the time
