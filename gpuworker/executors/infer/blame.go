@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -27,10 +28,13 @@ const (
 // attribution is the executor's ledger of what requests met. It is safe for concurrent
 // use.
 type attribution struct {
+	log *slog.Logger // may be nil
+
 	mu      sync.Mutex
 	ledger  *blame.Ledger
-	changed chan struct{} // closed at the next change
-	waited  bool          // somebody waits for it
+	changed chan struct{}            // closed at the next change
+	waited  bool                     // somebody waits for it
+	doubted map[string]blame.Failure // the servers that were doubted at the last change
 	// good is a request that was answered, for comparisons; its Body is nil before the
 	// first answer.
 	good engine.Request
@@ -41,15 +45,36 @@ type attribution struct {
 // onlyServer is the name in the ledger of an engine that is a single server.
 const onlyServer = "engine"
 
-func newAttribution(servers []string) *attribution {
+func newAttribution(servers []string, log *slog.Logger) *attribution {
 	if len(servers) == 0 {
 		servers = []string{onlyServer}
 	}
-	return &attribution{ledger: blame.New(servers...), changed: make(chan struct{})}
+	return &attribution{log: log, ledger: blame.New(servers...), changed: make(chan struct{})}
+}
+
+// logDoubts logs which servers are doubted since the last change, and which are no more.
+// The caller holds a.mu.
+func (a *attribution) logDoubts() {
+	now := a.ledger.Doubts()
+	if a.log == nil || len(now) == 0 && len(a.doubted) == 0 {
+		return
+	}
+	for name, f := range now {
+		if _, was := a.doubted[name]; !was {
+			a.log.Warn("inference server gets no requests of items until it answers again", "server", name, "error", f.Words)
+		}
+	}
+	for name := range a.doubted {
+		if _, is := now[name]; !is {
+			a.log.Info("inference server answers again", "server", name)
+		}
+	}
+	a.doubted = now
 }
 
 // announce wakes the requests that wait. The caller holds a.mu.
 func (a *attribution) announce() {
+	a.logDoubts()
 	if a.waited {
 		close(a.changed)
 		a.changed, a.waited = make(chan struct{}), false

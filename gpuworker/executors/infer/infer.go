@@ -71,7 +71,7 @@ type Executor struct {
 
 // New returns an executor over an engine.
 func New(cfg Config) *Executor {
-	return &Executor{cfg: cfg, blame: newAttribution(cfg.Servers), requesters: newRequesters()}
+	return &Executor{cfg: cfg, blame: newAttribution(cfg.Servers, cfg.Log), requesters: newRequesters()}
 }
 
 // Ready returns nil if the engine can answer, and Unavailable if it has refused

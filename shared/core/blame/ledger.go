@@ -267,20 +267,3 @@ func (l *Ledger) Doubts() map[string]Failure {
 	}
 	return out
 }
-
-// Outage returns since when all servers are doubted, and when the next comparison is
-// due. It returns false while one is trusted.
-func (l *Ledger) Outage() (since, due time.Time, ok bool) {
-	for _, s := range l.servers {
-		if !s.doubted {
-			return since, due, false
-		}
-		if since.IsZero() || s.since.After(since) {
-			since = s.since
-		}
-		if due.IsZero() || s.due.Before(due) {
-			due = s.due
-		}
-	}
-	return since, due, true
-}
