@@ -248,6 +248,33 @@ func TestFirstContactSpendsFewRequests(t *testing.T) {
 	})
 }
 
+// A retry of items that are at fault themselves meets hardly an answer. One failure
+// among them says nothing about the run.
+func TestRunOfBadItemsIsNotRefusedForAStrayFailure(t *testing.T) {
+	t.Parallel()
+	l, now := New("a"), time.Unix(0, 0)
+	l.Begin("run", 1, Answered)
+	for i := range uint64(100) {
+		item := Item{"run", i}
+		a := l.Admit(item, true, now)
+		for ; !a.Go; a = l.Admit(item, true, now) {
+			if a.Refused != nil || now.Sub(time.Unix(0, 0)) > time.Hour {
+				t.Fatalf("item %d: %+v", i, a)
+			}
+			if a.Compare != "" {
+				l.Answered(l.Compare(a.Compare, now), a.Compare, now)
+			}
+			now = now.Add(time.Second)
+		}
+		now = now.Add(time.Millisecond)
+		if i%9 == 0 {
+			l.Failed(a.Request, "a", Failure{Outcome: "status_429", Nature: Outage}, now)
+		} else {
+			l.Works(a.Request, "a")
+		}
+	}
+}
+
 // A run that is resumed after a refusal is asked anew: if it meets the same outcome,
 // its items are charged; if the setting is mended, all are answered.
 func TestResumedRunIsChargedOrAnswered(t *testing.T) {

@@ -202,7 +202,12 @@ func (l *Ledger) Answered(r Request, server string, now time.Time) {
 
 // Works ends a request that was not answered for a cause that the server named: the
 // item is at fault, and the server works.
-func (l *Ledger) Works(r Request, server string) { l.end(r, server).answered(r) }
+func (l *Ledger) Works(r Request, server string) {
+	l.end(r, server).answered(r)
+	if c := r.contact; c != nil && r.epoch == c.epoch {
+		c.works(r)
+	}
+}
 
 // Failed ends a request that failed on the server. It reports whether the item is
 // charged at once, because its run was resumed and meets the same outcome again.

@@ -61,7 +61,22 @@ func (c *contact) answered(r Request) {
 	if c.proven && !r.began.After(c.failing) {
 		return
 	}
-	c.proven, c.charging, c.trials = true, false, 0
+	c.proven, c.charging = true, false
+	c.forget()
+}
+
+// works records that the server looked at a request of the run and found its item at
+// fault. So the failures before had another cause than all that the run's requests have
+// in common.
+func (c *contact) works(r Request) {
+	if r.began.After(c.failing) {
+		c.forget()
+	}
+}
+
+// forget forgets the failures since the last answer.
+func (c *contact) forget() {
+	c.trials = 0
 	c.failing, c.items, c.charged, c.outages, c.compared = time.Time{}, c.items[:0], 0, 0, time.Time{}
 }
 
