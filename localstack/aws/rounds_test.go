@@ -174,11 +174,10 @@ func killedRounds(t *testing.T, seed uint64, shared roundsProcess) [2]string {
 		t.Fatal(err)
 	}
 	shared.Upload = s.putRounds(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx := t.Context() // ends before the cleanup
 	var all sync.WaitGroup
 	var killed atomic.Int64
 	t.Cleanup(func() { // after the results, also if there are none
-		cancel()
 		all.Wait()
 		if n := killed.Load(); n < 5 {
 			t.Errorf("only %d processes were killed", n)
