@@ -1,7 +1,9 @@
 package coordinate_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"rollout/functions/coordinate"
 	"rollout/shared/config"
@@ -10,6 +12,7 @@ import (
 	"rollout/shared/core/schedule"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/kind"
+	"rollout/shared/queue"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
 )
@@ -18,13 +21,8 @@ import (
 // shards is in flight. The record is written before the others count as done.
 func TestPrunedVariantIsPassedOver(t *testing.T) {
 	t.Parallel()
-	k, err := kind.Table{}.Of(config.KindBatch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.Name, k.Constraints = "one at a time", schedule.Constraints{MaxInFlightByVariant: 1}
-	d := newFixture(t, 300, 1, func(m *record.Manifest) { m.Kind = k.Name })
-	c := newCoordinator(d.Ports, coordinate.Options{Kinds: kind.Table{}.With(k)})
+	d := newFixture(t, 300, 1, ofConstrainedKind)
+	c := newCoordinator(d.Ports, coordinate.Options{Kinds: constrained(t, schedule.Constraints{MaxInFlightByVariant: 1})})
 	apply := func(e run.Event) {
 		t.Helper()
 		if _, err := c.Apply(t.Context(), id, []run.Event{e}); err != nil {
@@ -73,27 +71,16 @@ func TestRunOfUnknownKindIsNotStepped(t *testing.T) {
 // thousands of shards behind it.
 func TestChainGoesOnFarAway(t *testing.T) {
 	t.Parallel()
-	k, err := kind.Table{}.Of(config.KindBatch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.Name, k.Constraints = "chains", schedule.Constraints{Chains: true, MaxInFlightByVariant: 1}
 	const shards, second = 3000, 2900
-	d := newFixture(t, shards, 1, func(m *record.Manifest) { m.Kind = k.Name })
-	table := hosttest.Object(t, d.Ports, record.ShardTableKey(id, 0))
-	rows, err := shardtable.Parse([]byte(table)[shardtable.HeaderSize:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	labeled := []byte(table)[:shardtable.HeaderSize]
-	for n, r := range rows {
-		if r.Chain = 1; n > 0 && n != second {
-			r.Chain = 2
+	d := newFixture(t, shards, 1, ofConstrainedKind)
+	d.labelChains(func(n int) uint32 {
+		if n == 0 || n == second {
+			return 1
 		}
-		labeled = r.Append(labeled)
-	}
-	hosttest.Put(t, d.Ports, record.ShardTableKey(id, 0), string(labeled))
-	c := newCoordinator(d.Ports, coordinate.Options{Kinds: kind.Table{}.With(k)})
+		return 2
+	})
+	c := newCoordinator(d.Ports, coordinate.Options{
+		Kinds: constrained(t, schedule.Constraints{Chains: true, MaxInFlightByVariant: 1})})
 	for _, e := range []run.Event{{Kind: run.Reevaluate}, {Kind: run.ShardDone}} {
 		if _, err := c.Apply(t.Context(), id, []run.Event{e}); err != nil {
 			t.Fatal(err)
@@ -102,4 +89,65 @@ func TestChainGoesOnFarAway(t *testing.T) {
 	if s := d.state(); s.WasSent(1) || !s.WasSent(second) {
 		t.Errorf("in flight are %v, want shard %d", s.InFlight.Chunks, second)
 	}
+}
+
+// countedQueues count the calls that send work.
+type countedQueues struct {
+	queue.Queues
+	sends, messages *int
+}
+
+func (q countedQueues) Send(ctx context.Context, to string, bodies [][]byte, delay time.Duration) error {
+	if to == work {
+		*q.sends++
+		*q.messages += len(bodies)
+	}
+	return q.Queues.Send(ctx, to, bodies, delay)
+}
+
+// Constraints leave few shards that follow each other. Their messages travel together.
+func TestScatteredShardsAreSentTogether(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 300, 1, ofConstrainedKind)
+	d.labelChains(func(n int) uint32 { return uint32(n/2) + 1 })
+	sends, messages, p := 0, 0, d.Ports
+	p.Queues = countedQueues{d.Queues, &sends, &messages}
+	c := newCoordinator(p, coordinate.Options{Kinds: constrained(t, schedule.Constraints{Chains: true})})
+	if _, err := c.Apply(t.Context(), id, []run.Event{{Kind: run.Reevaluate}}); err != nil {
+		t.Fatal(err)
+	}
+	s := d.state()
+	if n := s.Sent(); n < 10 || len(s.InFlight.Chunks) != n || messages != n || sends != (n+99)/100 {
+		t.Errorf("%d shards in %d places are sent by %d messages in %d calls", n, len(s.InFlight.Chunks), messages, sends)
+	}
+}
+
+// ofConstrainedKind makes a run one of the kind that constrained returns.
+func ofConstrainedKind(m *record.Manifest) { m.Kind = "constrained" }
+
+// constrained returns a table with a kind that has the constraints.
+func constrained(t *testing.T, c schedule.Constraints) kind.Table {
+	t.Helper()
+	k, err := kind.Table{}.Of(config.KindBatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Name, k.Constraints = "constrained", c
+	return kind.Table{}.With(k)
+}
+
+// labelChains writes the chain of each shard into the run's only shard table.
+func (d fixture) labelChains(of func(shard int) uint32) {
+	d.t.Helper()
+	table := hosttest.Object(d.t, d.Ports, record.ShardTableKey(id, 0))
+	rows, err := shardtable.Parse([]byte(table)[shardtable.HeaderSize:])
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	labeled := []byte(table)[:shardtable.HeaderSize]
+	for n, r := range rows {
+		r.Chain = of(n)
+		labeled = r.Append(labeled)
+	}
+	hosttest.Put(d.t, d.Ports, record.ShardTableKey(id, 0), string(labeled))
 }

@@ -21,6 +21,7 @@ import (
 // It returns follow-up events: what it found out on the way, for the next step.
 func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
 	id, sent := l.state.Run, false
+	work := workSender{Coordinator: c, loaded: l}
 	for _, e := range l.state.Effects {
 		switch e.Kind {
 		case run.Send:
@@ -28,7 +29,7 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(pool), MessageIndex: fromSelf})
 				continue
 			}
-			err, sent = c.send(ctx, l, e), true
+			err, sent = work.add(ctx, e), true
 			if p := l.manifest.Parent; p != nil && fault.Is(err, fault.NotFound) {
 				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPlan(p.Run), MessageIndex: fromSelf})
 				err = nil
@@ -55,6 +56,9 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		if err != nil {
 			return nil, err
 		}
+	}
+	if err := work.flush(ctx); err != nil {
+		return nil, err
 	}
 	if sent && l.state.Phase == run.Running {
 		for pool, open := range l.manifest.OpenShards(l.state) {
@@ -89,51 +93,6 @@ func noPool(pool string) string {
 func noPlan(parent identity.RunID) string {
 	return fmt.Sprintf("the work files of run %s are gone, which this run continues: stop this run, which keeps its "+
 		"answers, and submit the input again", parent)
-}
-
-// sendBatch is how many work messages are sent to the queue at once.
-const sendBatch = 100
-
-// send sends one message for each shard of the effect to the work queue of its
-// role's pool. Shards that were sent before go to the urgent queue, because the
-// commit frontier waits for them.
-func (c *Coordinator) send(ctx context.Context, l *loaded, e run.Effect) error {
-	r, queueOf := *e.Range, host.WorkQueue
-	if e.Generation > 0 {
-		queueOf = host.UrgentQueue
-	}
-	pool := l.manifest.Pool
-	batch := make([]events.Payload, 0, min(sendBatch, r.Len()))
-	flush := func() (err error) {
-		if len(batch) > 0 {
-			err = c.Send(ctx, queueOf(pool), batch...)
-		}
-		batch = batch[:0]
-		return err
-	}
-	for n := r.Lo; n < r.Hi; n++ {
-		entry, row, err := c.index.FindShard(ctx, l.state.Run, n)
-		if err != nil {
-			return fault.Wrap(err, "find shard %d of run %s", n, l.state.Run)
-		}
-		number, err := c.index.RoleOf(ctx, l.manifest, n)
-		if err != nil {
-			return err
-		}
-		role, err := l.manifest.Role(number)
-		if err != nil {
-			return err
-		}
-		if role.Pool != pool || len(batch) == sendBatch {
-			if err := flush(); err != nil {
-				return err
-			}
-			pool = role.Pool
-		}
-		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: e.Generation,
-			Range: entry.Range, Row: row, Pool: pool, Allowance: e.Allowance})
-	}
-	return flush()
 }
 
 // seal ends every open shard of the range by compare-and-swap, so that a later

@@ -1,0 +1,75 @@
+package coordinate
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/shared/core/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// sendBatch is how many work messages are sent to the queue at once.
+const sendBatch = 100
+
+// workSender sends work messages in batches, however few shards each effect names:
+// constraints leave few shards that follow each other.
+type workSender struct {
+	*Coordinator
+	*loaded
+	entry record.IndexEntry // of the shard that was added last
+	queue string            // of batch
+	batch []events.Payload
+}
+
+// add sends one message for each shard of the effect to the work queue of its role's
+// pool, at once or with the next flush. Shards that were sent before go to the urgent
+// queue, because the commit frontier waits for them.
+func (s *workSender) add(ctx context.Context, e run.Effect) error {
+	queueOf := host.WorkQueue
+	if e.Generation > 0 {
+		queueOf = host.UrgentQueue
+	}
+	for n := e.Range.Lo; n < e.Range.Hi; n++ {
+		row, err := s.find(ctx, n)
+		if err != nil {
+			return fault.Wrap(err, "find shard %d of run %s", n, s.state.Run)
+		}
+		number, err := s.index.RoleOf(ctx, s.manifest, n)
+		if err != nil {
+			return err
+		}
+		role, err := s.manifest.Role(number)
+		if err != nil {
+			return err
+		}
+		if to := queueOf(role.Pool); to != s.queue || len(s.batch) == sendBatch {
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+			s.queue = to
+		}
+		s.batch = append(s.batch, events.Work{Run: string(s.state.Run), Shard: n, Generation: e.Generation,
+			Range: s.entry.Range, Row: row, Pool: role.Pool, Allowance: e.Allowance})
+	}
+	return nil
+}
+
+// find returns the row of shard n in the shard table of the entry, which it sets.
+func (s *workSender) find(ctx context.Context, n int) (row int, err error) {
+	if row = n - s.entry.FirstShard; row < 0 || row >= s.entry.Shards {
+		s.entry, row, err = s.index.FindShard(ctx, s.state.Run, n)
+	}
+	return row, err
+}
+
+// flush sends what add has left.
+func (s *workSender) flush(ctx context.Context) error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	err := s.Send(ctx, s.queue, s.batch...)
+	s.batch = s.batch[:0]
+	return err
+}
