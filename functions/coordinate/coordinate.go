@@ -361,9 +361,9 @@ func lostShards(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
 }
 
 // unchanged reports whether the step from a to b needs no save. A state with
-// effects always needs one.
+// effects or with more done shards always needs one, which is known without encoding it.
 func unchanged(a, b run.State) bool {
-	if len(b.Effects) > 0 {
+	if len(b.Effects) > 0 || a.Done.Set.Len() != b.Done.Set.Len() {
 		return false
 	}
 	a.Steps, a.SavedAt = b.Steps, b.SavedAt
