@@ -127,13 +127,17 @@ func (d *decider) passPruned() {
 	}
 }
 
-// countPruned counts the items of a shard that is passed over. They are not failures
-// in a row: they were never sent.
+// countPruned counts the items of a shard that is passed over. They are neither
+// failures in a row nor in the share of failed items: they were never sent.
 func (d *decider) countPruned(a schedule.Attributes) {
 	n := int(a.Items)
 	e := Event{Role: int(a.Role), Counts: shard.Counts{Failed: n, ByClass: map[string]int{string(fault.Pruned): n}}}
 	d.countRole(e)
-	if e.Role == 0 {
-		d.Counts.Add(e.Counts)
+	if e.Role > 0 {
+		return
+	}
+	d.Counts.Add(e.Counts)
+	if d.rules.FailedShare > 0 {
+		d.ShareAccepted.Failed += n
 	}
 }

@@ -44,6 +44,27 @@ func TestPruneWithoutRoomIsRejected(t *testing.T) {
 	}
 }
 
+// TestPrunedItemsAreNoShareOfFailedItems prunes a variant of a run of which fewer items
+// fail than may.
+func TestPrunedItemsAreNoShareOfFailedItems(t *testing.T) {
+	t.Parallel()
+	world := Observed{Shards: 6, Items: 1200, Complete: true, Pool: 100}
+	rules := Rules{FailedShare: 0.25, Constraints: schedule.Constraints{MaxInFlightByVariant: 1}}
+	attributes := func(n int) schedule.Attributes { return schedule.Attributes{Variant: uint32(n % 2), Items: 200} }
+	s := New(testRun)
+	step := func(events ...Event) {
+		s, _ = Step(s, withRows(s, world, rules, events, attributes, 3), rules, events, epoch)
+	}
+	done := func(n int) Event { return Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 160, Failed: 40}} }
+	step()
+	step(Event{Kind: VariantPruned, Variant: 1, Why: "worse"})
+	step(done(0), done(1))
+	step(done(2))
+	if s.PrunedShards != 1 || s.Phase != Running || s.Counts.Failed != 3*40+200 {
+		t.Errorf("the run is %s (%s), %d shards are pruned, counts %+v", s.Phase, s.Message, s.PrunedShards, s.Counts)
+	}
+}
+
 // TestPrunedShardsDoNotLowerTheMeanCost checks that a budget is divided among as few
 // shards as without the pruned ones, which cost nothing: each gets twice the mean cost.
 func TestPrunedShardsDoNotLowerTheMeanCost(t *testing.T) {

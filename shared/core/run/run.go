@@ -134,8 +134,8 @@ type State struct {
 	// FailedStreak is how many shards in a row, in the order in which they became
 	// Done, have no answered item.
 	FailedStreak int `json:"streak,omitempty"`
-	// ShareAccepted is how many items had failed when the run was last resumed: the
-	// share of failed items counts from there.
+	// ShareAccepted is how many items had failed when the run was last resumed, and how
+	// many were pruned since: the share of failed items counts from there.
 	ShareAccepted Outcomes `json:"share_from,omitzero"`
 
 	Control         uint64    `json:"control,omitempty"` // the newest control sequence that was applied

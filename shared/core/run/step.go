@@ -295,8 +295,8 @@ func (d *decider) checkLimits() {
 // counts.
 const sharedItems = 100
 
-// outcomes returns how many items the run itself has answered, and how many failed by
-// their own fault.
+// outcomes returns how many items the run itself has answered, and how many have
+// failed or were pruned.
 func (d *decider) outcomes() Outcomes {
 	return Outcomes{OK: d.Counts.OK - d.Counts.Kept, Failed: d.Counts.Failed - d.Counts.KeptFailed}
 }
