@@ -133,34 +133,3 @@ func (w *Worker) allow(h *heldShard, s *Shard, limit int64) {
 		onWait:   s.letOthersBegin,
 		onUsedUp: func() { h.stop(stopUsedUp, func() time.Duration { return unhurried }) }}
 }
-
-// Permit is the permission to begin one request. Call Settle, Fail or Cancel once, when
-// the request has ended.
-type Permit struct {
-	limit     limitPermit
-	allowance *allowance
-	asked     Cost
-	reserved  int64 // tokens of the allowance
-}
-
-// Settle says which tokens an answered request took. known is false if they are
-// estimates: under the pool's limit, the request counts as it was estimated before.
-func (p Permit) Settle(prompt, completion int64, known bool) {
-	if p.allowance != nil {
-		p.allowance.estimate.learn(p.asked, prompt, completion)
-		p.allowance.end(p.reserved, prompt+completion)
-	}
-	if known {
-		p.limit.Settle(prompt, completion)
-	}
-}
-
-// Fail says which tokens a request took that has no answer. Under the pool's limit, it
-// counts as it was estimated before.
-func (p Permit) Fail(tokens int64) { p.allowance.end(p.reserved, tokens) }
-
-// Cancel takes the permit back: its request does not begin.
-func (p Permit) Cancel() {
-	p.allowance.end(p.reserved, 0)
-	p.limit.Cancel()
-}

@@ -44,12 +44,6 @@ func newLimiter(r ratelimit.Rules, worker string, now func() time.Time) *limiter
 		lease: ratelimit.NewLease(r, worker, now()), estimate: newTokenEstimate()}
 }
 
-// Cost is what a request will take, as far as that is known before.
-type Cost struct {
-	PromptBytes int   // of the prompt
-	MaxTokens   int64 // of the answer; 0 if it has no bound
-}
-
 // limitPermit is the permission to begin one request under the pool's limit. The zero
 // value belongs to a pool without a limit.
 type limitPermit struct {
