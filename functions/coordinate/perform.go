@@ -17,7 +17,8 @@ import (
 	"rollout/shared/record"
 )
 
-// perform performs the state's effects. Performing an effect again is harmless.
+// perform performs the state's effects, and sends last what is left of a batch of work
+// messages. Performing an effect again is harmless.
 // It returns follow-up events: what it found out on the way, for the next step.
 func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
 	id, sent := l.state.Run, false

@@ -18,8 +18,9 @@
 //     events that arrived, and the present time. Step returns the next state.
 //  4. It saves that state by compare-and-swap. If another coordinator saved
 //     first, it starts again with step 1, and the events stay unacknowledged.
-//  5. It performs the Effects of the saved state, in order, and acknowledges the
-//     events. The next step replaces the effects.
+//  5. It performs the Effects of the saved state, in order but for messages of work,
+//     which may travel together, and acknowledges the events. The next step replaces
+//     the effects.
 //
 // Effects are therefore performed at least once, and only after the state that
 // knows of them is saved. Each is a hint or idempotent: performing it twice, or
