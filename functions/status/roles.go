@@ -15,9 +15,9 @@ type Role struct {
 // Committed is how many items of the role have a committed row.
 func (r Role) Committed() uint64 { return r.Completed + r.Failed }
 
-// setRoles sets the progress by role of a run of several roles. What it asks for itself
-// comes when the answers so far are committed, so that rows which are not are of those
-// items and not of the users'.
+// setRoles sets the progress by role of a run of several roles. Such a run asks for
+// items of other roles only when the answers before them are committed. Uncommitted rows
+// beyond the users' open items therefore belong to other roles, and are left out.
 func (s *Status) setRoles(p Progress) {
 	for n, of := range p.State.Roles {
 		r, err := p.Manifest.Role(uint32(n))

@@ -68,6 +68,16 @@ func (e *payingExecutor) count(item, n int) {
 	}
 }
 
+// endless has the items from lo to hi last longer than the test, and others last d.
+func endless(lo, hi int, d time.Duration) func(item int) time.Duration {
+	return func(n int) time.Duration {
+		if n >= lo && n < hi {
+			return time.Hour
+		}
+		return d
+	}
+}
+
 // state returns how many items were asked, and how many at once at most.
 func (e *payingExecutor) state() (asked, most int) {
 	e.mu.Lock()
@@ -156,12 +166,7 @@ func TestOtherShardsBeginWhileOneWaitsForItsAllowance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 2, 10)
-		e := &payingExecutor{cost: worker.Cost{MaxTokens: 1000}, took: 10, lasts: func(n int) time.Duration {
-			if n < 10 {
-				return time.Hour
-			}
-			return time.Second
-		}}
+		e := &payingExecutor{cost: worker.Cost{MaxTokens: 1000}, took: 10, lasts: endless(0, 10, time.Second)}
 		d.startPaying("w1", e, 4)
 		d.sendPaid(0, 0, 100)
 		advance(time.Second)
@@ -177,12 +182,7 @@ func TestTokensOfAVanishedHolderCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 1, 10)
-		e := &payingExecutor{cost: worker.Cost{MaxTokens: 9}, took: 10, lasts: func(n int) time.Duration {
-			if n < 5 {
-				return time.Millisecond
-			}
-			return time.Hour
-		}}
+		e := &payingExecutor{cost: worker.Cost{MaxTokens: 9}, took: 10, lasts: endless(5, 10, time.Millisecond)}
 		w := d.startPaying("w1", e, 2)
 		d.sendPaid(0, 0, 1000)
 		advance(5 * time.Second)

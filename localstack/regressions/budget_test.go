@@ -64,7 +64,7 @@ func TestBudgetIsOvershotByNoMoreThanWhatIsInFlight(t *testing.T) {
 				if spent < budget || spent > budget+over || used != spent {
 					t.Errorf("%d tokens are spent of a budget of %d, the summary says %d", spent, budget, used)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // of simulated time, in which nothing more may be asked
 				if again := m.spent.Load(); again != spent {
 					t.Errorf("%d tokens are spent after the end", again-spent)
 				}

@@ -58,8 +58,8 @@ func (m Manifest) RoleNumber(name string) (uint32, error) {
 
 // InRole returns the manifest as it holds for items of the role: with the pool, the
 // model, the sampling parameters and the request settings of the role in the places of
-// the answer's. What a run asks for itself are plain lines, which are not graded, and
-// whose failures are none of the users' items'.
+// the answer's. Items of other roles, which the run itself asks for, are plain lines.
+// They are not graded, and their failures do not end the run.
 func (m Manifest) InRole(n uint32) (Manifest, error) {
 	r, err := m.Role(n)
 	if err != nil || n == 0 {
@@ -102,8 +102,8 @@ func (m Manifest) OpenShards(s run.State) map[string]int {
 	return out
 }
 
-// NeededPools returns the pools that have planned shards to answer; the answer's if
-// none has.
+// NeededPools returns the pools that have planned shards to answer; the pool of the
+// answers if there are no such shards.
 func (m Manifest) NeededPools(s run.State) (out []string) {
 	open := m.OpenShards(s)
 	for _, pool := range m.Pools() {

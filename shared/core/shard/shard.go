@@ -179,8 +179,9 @@ func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, erro
 	return d, nil
 }
 
-// CountLost counts tokens that the holder before had spent when it was last heard of, in
-// all attempts, and that no checkpoint has: its answers are lost.
+// CountLost returns the document with the tokens of a holder that vanished and that no
+// checkpoint has, as wasted: its answers are lost. spent are the tokens of all attempts
+// in its last heartbeat, 0 if they are not known.
 func (d Doc) CountLost(spent int64) Doc {
 	d.Counts.WastedTokens += max(0, spent-d.Counts.Tokens())
 	return d
