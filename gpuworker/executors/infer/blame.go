@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,11 +36,17 @@ type attribution struct {
 	changed chan struct{}            // closed at the next change
 	waited  bool                     // somebody waits for it
 	doubted map[string]blame.Failure // the servers that were doubted at the last change
-	// good is a request that was answered, for comparisons; its Body is nil before the
-	// first answer.
-	good engine.Request
+	// good are requests that were answered, for comparisons: one a run, the run that was
+	// answered first before the others; at most maxGoodRuns.
+	good []goodRequest
 	away error     // why all servers are away
 	till time.Time // when they are tried again
+}
+
+// goodRequest is a request of a run that was answered.
+type goodRequest struct {
+	run string
+	engine.Request
 }
 
 // onlyServer is the name in the ledger of an engine that is a single server.
@@ -99,20 +106,42 @@ func (a *attribution) unavailable(now time.Time) error {
 	return a.away
 }
 
-// maxGood bounds the body of a request that is kept for comparisons.
-const maxGood = 64 << 10
+// Bounds of the requests that are kept for comparisons: of a body, and of their number.
+const (
+	maxGood     = 64 << 10
+	maxGoodRuns = 16
+)
 
-// answered records an answer to the request.
-func (a *attribution) answered(r blame.Request, server string, req engine.Request, now time.Time) {
+// answered records an answer to a request of the run.
+func (a *attribution) answered(run string, r blame.Request, server string, req engine.Request, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ledger.Answered(r, server, now)
 	a.away = nil
-	if a.good.Body == nil && len(req.Body) <= maxGood {
-		a.good = req
-		a.good.Body, a.good.Exclusive = bytes.Clone(req.Body), false
+	if len(req.Body) <= maxGood && !slices.ContainsFunc(a.good, func(g goodRequest) bool { return g.run == run }) {
+		req.Body, req.Exclusive = bytes.Clone(req.Body), false
+		if len(a.good) == maxGoodRuns {
+			a.good = slices.Delete(a.good, 0, 1)
+		}
+		a.good = append(a.good, goodRequest{run, req})
 	}
 	a.announce()
+}
+
+// compare begins a comparison on the server for the run. The request is one of the run
+// that was answered, or else the newest of another run; its Body is nil if there is none.
+// The caller holds a.mu.
+func (a *attribution) compare(server, run string, now time.Time) (blame.Request, engine.Request) {
+	r := a.ledger.Compare(server, run, now)
+	for _, g := range a.good {
+		if g.run == run {
+			return r, g.Request
+		}
+	}
+	if n := len(a.good); n > 0 {
+		return r, a.good[n-1].Request
+	}
+	return r, engine.Request{}
 }
 
 // works records that the server works, though the request was not answered.
@@ -217,8 +246,8 @@ func (t *execution) askLedger(ctx context.Context, i *inquiry, now time.Time) (
 	defer l.mu.Unlock()
 	a = l.ledger.Admit(i.item, i.tries == 0, now)
 	if a.Compare != "" {
-		r := l.ledger.Compare(a.Compare, now)
-		t.comparisons.Go(func() { t.compare(ctx, r, a.Compare) })
+		r, req := l.compare(a.Compare, i.item.Run, now)
+		t.comparisons.Go(func() { t.compare(ctx, r, req, a.Compare) })
 	}
 	l.waited = l.waited || !a.Go
 	return a, l.changed
@@ -239,17 +268,14 @@ func (t *execution) awaitChange(ctx context.Context, changed <-chan struct{}, d 
 // compareNow begins a comparison on the server and waits for its end.
 func (t *execution) compareNow(ctx context.Context, server string) {
 	t.blame.mu.Lock()
-	r := t.blame.ledger.Compare(server, t.cfg.Clock.Now())
+	r, req := t.blame.compare(server, string(t.shard.Manifest.Run), t.cfg.Clock.Now())
 	t.blame.mu.Unlock()
-	t.compare(ctx, r, server)
+	t.compare(ctx, r, req, server)
 }
 
-// compare asks the server what was answered before, and records the outcome. Before the
-// first answer it asks a small question.
-func (t *execution) compare(ctx context.Context, r blame.Request, server string) {
-	t.blame.mu.Lock()
-	req := t.blame.good
-	t.blame.mu.Unlock()
+// compare asks the server what was answered before, and records the outcome. Where
+// nothing was, the request has no body: it asks a small question.
+func (t *execution) compare(ctx context.Context, r blame.Request, req engine.Request, server string) {
 	if req.Body == nil {
 		req = t.smallQuestion()
 	}

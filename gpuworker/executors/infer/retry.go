@@ -48,7 +48,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 			t.shard.RecordRequest(t.cfg.Clock.Now().Sub(start), err)
 		}
 		if err == nil {
-			t.blame.answered(adm.Request, got.Server, req, t.cfg.Clock.Now())
+			t.blame.answered(i.item.Run, adm.Request, got.Server, req, t.cfg.Clock.Now())
 			return t.answerOf(got, req, permit), nil
 		}
 		spent := engine.UsageOf(err)

@@ -12,26 +12,29 @@
 //	trusted ──────────────────────────────────────────────────────────▶ doubted ◀──┐
 //	   ▲                                                                   │ wait   │ it fails:
 //	   │               it is answered                                      ▼        │ wait × 2
-//	   └──────────────────────────────────────────────────────────── comparison ────┘
+//	   └─────────────────────────────────────────────── comparison, or a trial ─────┘
 //
 // A doubted server gets no requests of items. While another server is trusted,
 // requests go there: the fault is the server's. Otherwise they wait: nothing is
 // decided, and no item is charged. After a wait the server gets a comparison: a
-// request that was answered before.
+// request that was answered before, of the same run if there was one. If that fails
+// for a setting, the setting may be its own, so that one request of an item is tried
+// next.
 //
 // # Items
 //
 //	            it fails             weigh: others are answered meanwhile
 //	request ──────────────▶ open try ─────────────────────────────────────▶ tries + 1, product × share
-//	   ▲                       │ nobody else was asked: a comparison first        │
+//	   ▲                       │ nothing else was asked: a comparison first        │
 //	   └───────────────────────┴──────────────◀── again, after a wait ────────────┤
 //	                                                                              ▼
 //	                              at least 3 tries and a product below 10⁻⁵: the item is charged
 //
-// The share is that of other requests that met a failure meanwhile on the same
-// server, or met the same outcome before, whichever is more, and at least 0.01. So a
-// server that refuses at random charges nobody, and neither does an outage: a try
-// without another answer meanwhile proves nothing.
+// The share is that of the run's other requests that met a failure meanwhile on the
+// same server, or met a failure of the same nature before, whichever is more, and at
+// least 0.01. So a server that refuses at random charges no item, and neither does an
+// outage: a try without another answer meanwhile proves nothing. Until a request of
+// the run has shown that the server understands the run, no item is charged.
 //
 // Where many items fail, as in a retry of those that failed, the shares are large and
 // the items would need many tries each. So their tries count together as well: once
@@ -41,17 +44,23 @@
 //
 // # Runs
 //
-//	             an answer                            no answer for 60 s, a setting
+//	             an answer                            no answer for 60 s, settings alone
 //	unproven ──────────────────────▶ proven ─────────────────────────────────────▶ refused
-//	   │  few requests, one by one after a failure                                    ▲   │ resumed
-//	   ├──── all fail: a setting ─────────────────────────────────────────────────────┘   ▼
-//	   ├──── all fail: an outage: comparisons until one is answered              unproven again;
-//	   └──── all fail with the outcome of the last refusal: charging         the same: charging
+//	   │  few requests, one by one after a failure       ▲                            ▲   │ resumed
+//	   ├──── all fail: a setting ────────────────────────│────────────────────────────┘   ▼
+//	   ├──── all fail: an outage: comparisons until one is answered              unproven again
+//	   │                                                 │ an answer
+//	   └──── all fail, one with the outcome of the last refusal: charging
 //
 // Until a request of a run has succeeded, few are spent. If all fail, the cause is a
-// setting of the run, which only a user can mend, or an outage, which may pass. A
-// run that was resumed and meets the outcome again has been told to go on: its items
-// are charged.
+// setting of the run, which only a user can mend, or an outage, which may pass: while
+// comparisons fail too, for as long as it takes. A run that was resumed and meets the
+// outcome again has been told to go on: its items are charged. An answer ends that: if
+// the run is refused later, it pauses again.
+//
+// A proven run whose server answers comparisons may have many items in a row that are
+// at fault themselves. It is refused when 8 of them have failed and none was answered
+// for 60 s; at most 32 are charged meanwhile.
 //
 // The package reads no clock: times are arguments. It makes no request, and a Ledger
 // must not be used concurrently.

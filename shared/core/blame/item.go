@@ -5,7 +5,8 @@ import "time"
 // Evidence is what the tries of one item have shown. The zero value is an item that
 // has not failed.
 type Evidence struct {
-	tries   int     // that prove something
+	failed  int     // tries
+	tries   int     // those that prove something
 	product float64 // of the shares, over these tries
 	server  string  // of the open try
 	began   time.Time
@@ -17,6 +18,7 @@ type Evidence struct {
 // Add adds a failed try of the item, which Weigh judges later.
 func (l *Ledger) Add(item Item, e *Evidence, server string, r Request, f Failure) {
 	l.close(item, e)
+	e.failed++
 	e.server, e.began, e.outcome, e.nature, e.open = server, r.began, f.Outcome, f.Nature, true
 }
 
@@ -31,7 +33,7 @@ func (l *Ledger) close(item Item, e *Evidence) {
 		return
 	}
 	e.open = false
-	share := max(leastShare, float64(failed)/float64(all), s.usual(e.outcome))
+	share := max(leastShare, float64(failed)/float64(all), s.usual(item.Run, e.nature))
 	if e.tries == 0 {
 		e.product = 1
 	} else {
@@ -66,7 +68,11 @@ type Judgement struct {
 // number of tries before the item is charged.
 func (l *Ledger) Weigh(item Item, e *Evidence, least int) Judgement {
 	l.close(item, e)
-	if e.open && l.contact(item.Run).proven && !l.server(e.server).doubted {
+	c := l.contact(item.Run)
+	if c.charging && e.nature == Setting && e.failed >= max(least, 1) {
+		return Judgement{Charge: true}
+	}
+	if e.open && (c.proven || c.charging) && !l.server(e.server).doubted {
 		return Judgement{Compare: true}
 	}
 	longest := maxTries
@@ -77,8 +83,7 @@ func (l *Ledger) Weigh(item Item, e *Evidence, least int) Judgement {
 	if e.nature == Setting && l.server(e.server).sticks(e.outcome) {
 		enough = e.tries >= stickyTries
 	}
-	c := l.contact(item.Run)
-	if !enough || c.charged >= maxCharged {
+	if !enough || !c.tells() || c.charged >= maxCharged && !c.charging {
 		return Judgement{}
 	}
 	c.charged++

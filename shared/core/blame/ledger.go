@@ -118,13 +118,14 @@ func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
 		return Admission{Refused: c.refusal}
 	}
 	if c.charging {
-		return l.begin(item, c, first, now, Admission{})
+		return l.begin(item, c, first, now, Admission{Compare: l.dueComparison(now)})
 	}
 	return l.admitProven(item, c, first, now)
 }
 
 // admitProven decides about a request of a proven run, by the servers that are
-// trusted. Few requests try a server that has not answered yet.
+// trusted. Few requests try a server that has not answered yet, or that failed a
+// comparison for a setting.
 func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) Admission {
 	usable := 0
 	for _, s := range l.servers {
@@ -135,20 +136,16 @@ func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) A
 	if usable == len(l.servers) {
 		return l.begin(item, c, first, now, Admission{})
 	}
-	var a Admission
+	a := Admission{Compare: l.dueComparison(now)}
 	var try *server
 	for _, s := range l.servers {
 		switch {
-		case s.doubted && s.comparing:
-		case s.doubted && !now.Before(s.due):
-			a.Compare = s.name
-		case s.doubted && (a.Until.IsZero() || s.due.Before(a.Until)):
-			a.Until = s.due
-		case s.doubted:
-		case s.proven:
+		case s.proven && !s.doubted:
 			a.Servers = append(a.Servers, s.name)
-		case s.mayTry(now):
+		case (!s.doubted || s.inconclusive) && s.mayTry(now):
 			try = s
+		case s.doubted && s.due.After(now) && (a.Until.IsZero() || s.due.Before(a.Until)):
+			a.Until = s.due
 		}
 	}
 	if try != nil {
@@ -166,6 +163,16 @@ func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) A
 	return a
 }
 
+// dueComparison names a server that should get a comparison now; "" if none should.
+func (l *Ledger) dueComparison(now time.Time) string {
+	for _, s := range l.servers {
+		if s.doubted && !s.comparing && !s.inconclusive && !now.Before(s.due) {
+			return s.name
+		}
+	}
+	return ""
+}
+
 func (l *Ledger) begin(item Item, c *contact, first bool, now time.Time, a Admission) Admission {
 	if c.began.IsZero() {
 		c.began = now
@@ -176,11 +183,12 @@ func (l *Ledger) begin(item Item, c *contact, first bool, now time.Time, a Admis
 	return a
 }
 
-// Compare begins a comparison on the server.
-func (l *Ledger) Compare(server string, now time.Time) Request {
+// Compare begins a comparison on the server for a run: if it can, the caller repeats a
+// request of that run.
+func (l *Ledger) Compare(server, run string, now time.Time) Request {
 	s := l.server(server)
 	s.comparing = true
-	return Request{comparison: s, began: now, first: true}
+	return Request{item: Item{run, comparisonIndex}, comparison: s, began: now, first: true}
 }
 
 // Answered ends a request that was answered by the server.
@@ -190,12 +198,9 @@ func (l *Ledger) Answered(r Request, server string, now time.Time) {
 	if c := r.contact; c != nil && r.epoch == c.epoch {
 		c.answered(r)
 	}
-	if r.comparison == nil {
-		return
-	}
 	for _, c := range l.runs {
-		if !c.failing.IsZero() && c.server == s.name {
-			c.comparisonAnswered(now)
+		if c != r.contact && !c.failing.IsZero() && c.server == s.name {
+			c.otherAnswered(r.comparison != nil, now)
 		}
 	}
 }
@@ -217,19 +222,20 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 	if c == nil {
 		s.failed(r, f, now)
 		for _, c := range l.runs {
-			if !c.proven && c.server == s.name {
-				c.due = s.due
+			if !c.failing.IsZero() && c.server == s.name {
+				c.comparisonFailed(f.Nature, now, s.due)
 			}
 		}
 		return false
 	}
+	s.inconclusive = false
 	if r.epoch != c.epoch {
 		return false
 	}
 	if c.proven { // the setting of an unproven run is no fault of its server
 		s.failed(r, f, now)
 	} else {
-		s.record(r, f.Outcome)
+		s.record(r, ended{failed: true, nature: f.Nature})
 		s.last = f
 	}
 	c.failed(s.name, r.item, f, now)

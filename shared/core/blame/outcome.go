@@ -1,6 +1,9 @@
 package blame
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Outcome names how a request ended. Example: "status_403". Answered is an answer.
 type Outcome string
@@ -40,11 +43,14 @@ func (n Nature) Backoff(repetition int) time.Duration {
 
 const firstBackoff = 50 * time.Millisecond
 
-// Item identifies what was asked for. The zero Item is a comparison.
+// Item identifies what was asked for.
 type Item struct {
 	Run   string
 	Index uint64
 }
+
+// comparisonIndex stands for all comparisons of a run.
+const comparisonIndex = math.MaxUint64
 
 // Request is a request under way, from Admit or Compare to Answered, Failed or
 // Abandon.
@@ -55,7 +61,7 @@ type Request struct {
 	comparison *server  // nil for a request of an item
 	began      time.Time
 	first      bool
-	tries      *server // that has not answered yet, if the request tries one
+	tries      *server // that the request finds out about; nil for none
 }
 
 // Refusal is why a run must pause.

@@ -32,6 +32,7 @@ type contact struct {
 	used    uint64
 
 	proven   bool // a request has succeeded
+	worked   bool // the server has found an item at fault itself
 	charging bool // the run was resumed and meets the earlier outcome: items are charged
 	refusal  *Refusal
 
@@ -45,10 +46,15 @@ type contact struct {
 	items    []uint64  // different ones that failed, at most manyItems
 	charged  int       // how many items were charged
 	outages  int       // failures that may pass
-	compared time.Time // when a comparison was first answered; zero if none was
+	same     bool      // one had the earlier outcome
+	settings time.Time // since when all failures, also of comparisons, are of settings; zero if the last may pass
+	compared time.Time // since when its server answers others; zero if it does not
 	server   string
 	last     Failure
 	cleared  bool // a comparison was answered: one more trial
+	// inconclusive says that the last comparison failed for a setting. That may be its
+	// own: its model is gone, or the server has no chat. Only a trial tells.
+	inconclusive bool
 }
 
 // restart forgets what the run met: a user has resumed it.
@@ -61,7 +67,7 @@ func (c *contact) answered(r Request) {
 	if c.proven && !r.began.After(c.failing) {
 		return
 	}
-	c.proven, c.charging = true, false
+	c.proven, c.charging, c.earlier = true, false, Answered
 	c.forget()
 }
 
@@ -69,15 +75,20 @@ func (c *contact) answered(r Request) {
 // fault. So the failures before had another cause than all that the run's requests have
 // in common.
 func (c *contact) works(r Request) {
+	c.worked = true
 	if r.began.After(c.failing) {
 		c.forget()
 	}
 }
 
+// tells reports whether an item's failures tell something of the item: until the server
+// has looked at a request of the run, they may tell of the run.
+func (c *contact) tells() bool { return c.proven || c.worked || c.charging }
+
 // forget forgets the failures since the last answer.
 func (c *contact) forget() {
-	c.trials = 0
-	c.failing, c.items, c.charged, c.outages, c.compared = time.Time{}, c.items[:0], 0, 0, time.Time{}
+	c.trials, c.items, c.charged, c.outages, c.same, c.inconclusive = 0, c.items[:0], 0, 0, false, false
+	c.failing, c.settings, c.compared = time.Time{}, time.Time{}, time.Time{}
 }
 
 // failed records a failure.
@@ -91,9 +102,32 @@ func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
 	if f.Nature == Outage {
 		c.outages++
 	}
-	c.server, c.last = server, f
+	c.server, c.last, c.same = server, f, c.same || f.Outcome == c.earlier
+	c.met(f.Nature, now)
 	wait := min(firstTrial<<min(c.trials, 6), lastWait)
 	c.due = now.Add(max(wait, min(f.RetryAfter, maxHint)))
+}
+
+// met records the nature of the last failure.
+func (c *contact) met(n Nature, now time.Time) {
+	switch {
+	case n == Outage:
+		c.settings = time.Time{}
+	case c.settings.IsZero():
+		c.settings = now
+	}
+}
+
+// comparisonFailed records that the run's server failed a comparison, and gets the next
+// one at due.
+func (c *contact) comparisonFailed(n Nature, now, due time.Time) {
+	c.met(n, now)
+	if n == Setting {
+		c.compared = time.Time{}
+	}
+	if !c.proven {
+		c.due, c.inconclusive = due, n == Setting
+	}
 }
 
 // nature returns what the failures since the last answer mean together.
@@ -104,7 +138,7 @@ func (c *contact) nature() Nature {
 	return Setting
 }
 
-// hopeless reports whether a setting is at fault for what a proven run meets.
+// hopeless reports whether a setting is at fault for what a run meets for long.
 func (c *contact) hopeless(now time.Time) bool {
 	switch {
 	case c.failing.IsZero():
@@ -112,21 +146,22 @@ func (c *contact) hopeless(now time.Time) bool {
 	case !c.compared.IsZero():
 		return now.Sub(c.compared) >= withoutAnswer && len(c.items) == manyItems
 	}
-	return now.Sub(c.failing) >= withoutAnswer && c.nature() == Setting
+	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer
 }
 
-// comparisonAnswered records that the run's server answers comparisons.
-func (c *contact) comparisonAnswered(now time.Time) {
-	c.cleared = true
+// otherAnswered records that the run's server answers others: a comparison, or a request
+// of another run.
+func (c *contact) otherAnswered(comparison bool, now time.Time) {
+	c.cleared = c.cleared || comparison
 	if c.compared.IsZero() {
 		c.compared = now
 	}
 }
 
 // refuse ends the run's contact with its server, or charges the items if the run was
-// resumed after the same refusal.
+// resumed and met the earlier outcome again.
 func (c *contact) refuse() {
-	if c.last.Outcome == c.earlier {
+	if c.same {
 		c.charging = true
 		return
 	}
@@ -148,7 +183,7 @@ func (c *contact) admit(now time.Time) decision {
 	case c.trials < firstTrials:
 		c.trials++
 		return decision{verb: goOn}
-	case c.nature() == Setting, c.trials >= maxTrials:
+	case c.nature() == Setting, c.trials >= maxTrials && !c.compared.IsZero(), c.hopeless(now):
 		c.refuse()
 		return decision{verb: again}
 	case c.cleared:
@@ -157,6 +192,9 @@ func (c *contact) admit(now time.Time) decision {
 		return decision{verb: goOn}
 	case now.Before(c.due):
 		return decision{verb: wait, until: c.due}
+	case c.inconclusive:
+		c.inconclusive = false
+		return decision{verb: goOn}
 	}
 	return decision{verb: compare}
 }

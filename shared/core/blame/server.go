@@ -27,11 +27,14 @@ type server struct {
 	last    Failure
 
 	proven    bool // it has answered
-	trying    int  // requests in flight that try a server that has not
+	trying    int  // requests of items in flight that find out whether it answers
 	doubted   bool
 	comparing bool // a comparison is under way
-	wait      time.Duration
-	due       time.Time // of the next comparison, or of the next try of a server that has not answered
+	// inconclusive says that the last comparison failed for a setting. That may be its
+	// own: its model is gone, or its key. So a request of an item is next.
+	inconclusive bool
+	wait         time.Duration
+	due          time.Time // of the next comparison, or of the next request that finds out whether it answers
 
 	recent ring // what comparisons and the first requests of items met
 	// The products of the shares over the repetitions that met an outcome again, since
@@ -41,27 +44,28 @@ type server struct {
 
 // ended is a request that has ended.
 type ended struct {
-	item    Item
-	began   time.Time
-	outcome Outcome
+	item   Item
+	began  time.Time
+	failed bool
+	nature Nature // of the failure
 }
 
 // answered records an answer.
 func (s *server) answered(r Request) {
 	s.proven = true
-	s.record(r, Answered)
+	s.record(r, ended{})
 	if !r.first && r.comparison == nil {
 		s.repeats = nil
 	}
 	if s.since.IsZero() || r.comparison == nil && !r.began.After(s.since) {
 		return
 	}
-	s.failing, s.since, s.doubted, s.wait = s.failing[:0], time.Time{}, false, 0
+	s.failing, s.since, s.doubted, s.inconclusive, s.wait = s.failing[:0], time.Time{}, false, false, 0
 }
 
 // failed records a failure.
 func (s *server) failed(r Request, f Failure, now time.Time) {
-	s.record(r, f.Outcome)
+	s.record(r, ended{failed: true, nature: f.Nature})
 	s.last = f
 	if s.since.IsZero() {
 		s.since = now
@@ -70,15 +74,15 @@ func (s *server) failed(r Request, f Failure, now time.Time) {
 		s.failing = append(s.failing, r.item)
 	}
 	doubt := !s.doubted && (r.comparison != nil || len(s.failing) == itemsToDoubt)
-	if doubt || s.doubted && r.comparison != nil {
+	if probe := r.comparison != nil || r.tries == s; doubt || s.doubted && probe {
+		s.inconclusive = r.comparison != nil && f.Nature == Setting
 		s.wait = min(max(2*s.wait, firstWait), lastWait)
 		s.due = now.Add(max(s.wait, min(f.RetryAfter, maxHint)))
 	}
 	s.doubted = s.doubted || doubt
 }
 
-// mayTry reports whether one more request may try the server, which has not answered
-// yet.
+// mayTry reports whether one more request may find out whether the server answers.
 func (s *server) mayTry(now time.Time) bool {
 	return s.trying < firstRequests && (s.since.IsZero() || s.trying == 0) && !now.Before(s.due)
 }
@@ -92,9 +96,10 @@ func (s *server) tryAbandoned(now time.Time) {
 
 // record records what a request met. Repetitions are left out: items that fail again
 // and again say nothing of others.
-func (s *server) record(r Request, o Outcome) {
+func (s *server) record(r Request, e ended) {
 	if r.first {
-		s.recent.add(ended{r.item, r.began, o})
+		e.item, e.began = r.item, r.began
+		s.recent.add(e)
 	}
 }
 
@@ -124,31 +129,37 @@ func (s *server) sticks(o Outcome) bool {
 	return ok && product < maxStickyProduct
 }
 
-// meanwhile returns how many requests for others than the item began after the time
-// and have ended, and how many of them failed.
+// meanwhile returns how many requests of the item's run, comparisons included, began after
+// the time for others and have ended, and how many of them failed. What other runs meet
+// says nothing: their model or key may be another one.
 func (s *server) meanwhile(item Item, after time.Time) (all, failed int) {
 	for _, e := range s.recent.values {
-		if e.item == item || e.began.Before(after) {
+		if e.item == item || e.item.Run != item.Run || e.began.Before(after) {
 			continue
 		}
 		all++
-		if e.outcome != Answered {
+		if e.failed {
 			failed++
 		}
 	}
 	return all, failed
 }
 
-// usual estimates the probability of the outcome. It errs to the high side: the item
-// in question is among those that met it.
-func (s *server) usual(o Outcome) float64 {
-	same := 0
+// usual estimates how probable it is that a request of the run fails so. Outcomes of one
+// nature count together: a server that refuses at random may do so in several ways. It
+// errs to the high side: the item in question is among those that failed.
+func (s *server) usual(run string, n Nature) float64 {
+	all, same := 0, 0
 	for _, e := range s.recent.values {
-		if e.outcome == o {
+		if e.item.Run != run {
+			continue
+		}
+		all++
+		if e.failed && e.nature == n {
 			same++
 		}
 	}
-	return float64(same+1) / float64(len(s.recent.values)+2)
+	return float64(same+1) / float64(all+2)
 }
 
 // ring holds the newest requests that were added.

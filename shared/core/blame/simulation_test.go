@@ -3,10 +3,11 @@ package blame
 import (
 	"container/heap"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
-// world is a worker with a ledger, some servers and the items of one run, in simulated
+// world is a worker with a ledger, some servers and the items of runs, in simulated
 // time. It does what an executor does.
 type world struct {
 	rand     *rand.Rand
@@ -19,9 +20,15 @@ type world struct {
 	least    int // tries before an item is charged
 
 	// outcome says how a request of an item ends at a time, and how long it takes. A
-	// negative item is a comparison.
+	// negative item is a comparison: -1 repeats an answered request of the first run, -2
+	// one of the second, and so on. A small question is smallQuestion.
 	outcome func(server string, item int, at time.Duration) (Outcome, time.Duration)
 	nature  Nature
+	natures map[Outcome]Nature // of outcomes that have another one
+	// resumes is how long after a refusal a run is resumed; 0: never, and the world ends.
+	resumes time.Duration
+
+	runs []*simulatedRun
 
 	waiting  []*item
 	blocked  []*item // until the ledger changes, or a time
@@ -34,9 +41,26 @@ type world struct {
 	refused  *Refusal
 	alarm    time.Time
 	next     int // the server of the next request
+	newest   int // the run of the newest request that was answered first; -1 before any
+}
+
+const smallQuestion = -100
+
+// named is the outcome of an item that is at fault itself, as its server says.
+const named Outcome = "named"
+
+type simulatedRun struct {
+	name    string
+	number  int
+	control uint64
+	good    bool // one of its requests was answered
+	paused  bool
+	pauses  int
+	parked  []*item
 }
 
 type item struct {
+	run      *simulatedRun
 	index    int
 	tries    int
 	evidence Evidence
@@ -62,22 +86,34 @@ func (q *events) Pop() any {
 }
 
 func newWorld(seed uint64, items, inFlight int, servers ...string) *world {
+	return newWorldOf(seed, 1, items, inFlight, servers...)
+}
+
+// newWorldOf returns a world with several runs. Item i is one of run i modulo runs.
+func newWorldOf(seed uint64, runs, items, inFlight int, servers ...string) *world {
 	start := time.Unix(0, 0)
 	w := &world{rand: rand.New(rand.NewPCG(seed, 1)), ledger: New(servers...), names: servers, now: start, start: start,
-		inFlight: inFlight, least: 3, nature: Setting,
+		inFlight: inFlight, least: 3, nature: Setting, newest: -1,
 		asked: make([]int, items), answered: make([]bool, items), charged: make([]bool, items)}
+	for n := range runs {
+		w.runs = append(w.runs, &simulatedRun{name: "run" + strings.Repeat("+", n), number: n, control: 1})
+	}
 	for i := range items {
-		w.waiting = append(w.waiting, &item{index: i})
+		w.waiting = append(w.waiting, &item{run: w.runs[i%runs], index: i})
 	}
 	return w
 }
+
+func (it *item) id() Item { return Item{it.run.name, uint64(it.index)} }
 
 func (w *world) after(d time.Duration, do func()) { heap.Push(&w.queue, event{w.now.Add(d), do}) }
 
 // run lets the run go on until every item has its end, the run is refused or the time
 // is over. It returns the time that it took.
 func (w *world) run(limit time.Duration) time.Duration {
-	w.ledger.Begin("run", 1, Answered)
+	for _, r := range w.runs {
+		w.ledger.Begin(r.name, 1, Answered)
+	}
 	w.schedule()
 	for len(w.queue) > 0 && w.refused == nil && w.now.Sub(w.start) < limit {
 		e := heap.Pop(&w.queue).(event)
@@ -103,13 +139,13 @@ func (w *world) schedule() {
 }
 
 func (w *world) admit(it *item) {
-	a := w.ledger.Admit(Item{"run", uint64(it.index)}, it.tries == 0, w.now)
+	a := w.ledger.Admit(it.id(), it.tries == 0, w.now)
 	if a.Compare != "" {
-		w.compare(a.Compare, func() {})
+		w.compare(a.Compare, it.run, func() {})
 	}
 	switch {
 	case a.Refused != nil:
-		w.refused = a.Refused
+		w.pause(it, a.Refused)
 	case a.Go:
 		w.ask(it, a)
 	default:
@@ -119,6 +155,29 @@ func (w *world) admit(it *item) {
 			w.after(a.Until.Sub(w.now), func() {})
 		}
 	}
+}
+
+// pause ends the work on an item whose run is refused. If the run is resumed, its items
+// are asked anew.
+func (w *world) pause(it *item, r *Refusal) {
+	if w.resumes == 0 {
+		w.refused = r
+		return
+	}
+	if !it.run.paused {
+		it.run.paused = true
+		it.run.pauses++
+		w.after(w.resumes, func() {
+			it.run.paused = false
+			it.run.control++
+			w.ledger.Begin(it.run.name, it.run.control, r.Outcome)
+			w.waiting = append(w.waiting, it.run.parked...)
+			it.run.parked = nil
+			w.schedule()
+		})
+	}
+	it.run.parked = append(it.run.parked, &item{run: it.run, index: it.index})
+	w.finish()
 }
 
 func (w *world) ask(it *item, a Admission) {
@@ -132,46 +191,71 @@ func (w *world) ask(it *item, a Admission) {
 	w.asked[it.index]++
 	o, took := w.outcome(server, it.index, w.now.Sub(w.start))
 	w.after(took, func() {
-		if o == Answered {
+		switch o {
+		case Answered:
 			w.ledger.Answered(a.Request, server, w.now)
 			w.answered[it.index] = true
+			if !it.run.good {
+				it.run.good, w.newest = true, it.run.number
+			}
+			w.finish()
+			return
+		case named:
+			w.ledger.Works(a.Request, server)
+			w.charged[it.index] = true
 			w.finish()
 			return
 		}
 		w.failures++
-		f := Failure{Outcome: o, Nature: w.nature, Words: "no"}
+		f := w.failure(o)
 		if w.ledger.Failed(a.Request, server, f, w.now) {
 			w.charged[it.index] = true
 			w.finish()
 			return
 		}
-		w.ledger.Add(Item{"run", uint64(it.index)}, &it.evidence, server, a.Request, f)
-		w.after(w.nature.Backoff(it.tries), func() { w.weigh(it, server) })
+		w.ledger.Add(it.id(), &it.evidence, server, a.Request, f)
+		w.after(f.Nature.Backoff(it.tries), func() { w.weigh(it, server) })
 	})
 }
 
+func (w *world) failure(o Outcome) Failure {
+	f := Failure{Outcome: o, Nature: w.nature, Words: "no"}
+	if n, ok := w.natures[o]; ok {
+		f.Nature = n
+	}
+	return f
+}
+
 func (w *world) weigh(it *item, server string) {
-	j := w.ledger.Weigh(Item{"run", uint64(it.index)}, &it.evidence, w.least)
+	j := w.ledger.Weigh(it.id(), &it.evidence, w.least)
 	switch {
 	case j.Charge:
 		w.charged[it.index] = true
 		w.finish()
 	case j.Compare:
-		w.compare(server, func() { w.weigh(it, server) })
+		w.compare(server, it.run, func() { w.weigh(it, server) })
 	default:
 		w.admit(it)
 	}
 }
 
-func (w *world) compare(server string, then func()) {
+// compare repeats a request of the run that was answered, or else of another run.
+func (w *world) compare(server string, run *simulatedRun, then func()) {
 	w.compared++
-	r := w.ledger.Compare(server, w.now)
-	o, took := w.outcome(server, -1, w.now.Sub(w.start))
+	r := w.ledger.Compare(server, run.name, w.now)
+	question := smallQuestion
+	switch {
+	case run.good:
+		question = -1 - run.number
+	case w.newest >= 0:
+		question = -1 - w.newest
+	}
+	o, took := w.outcome(server, question, w.now.Sub(w.start))
 	w.after(took, func() {
 		if o == Answered {
 			w.ledger.Answered(r, server, w.now)
 		} else {
-			w.ledger.Failed(r, server, Failure{Outcome: o, Nature: w.nature, Words: "no"}, w.now)
+			w.ledger.Failed(r, server, w.failure(o), w.now)
 		}
 		then()
 	})
