@@ -34,6 +34,8 @@ type field struct {
 func (f *field) append(dst []byte) ([]byte, error) {
 	v, err := f.leaves[0].peek()
 	switch {
+	case len(dst) > maxRecord:
+		return dst, invalid("leave the column out with --columns", "the row has more than %d MiB", maxRecord>>20)
 	case err != nil:
 		return dst, tooFew(err)
 	case f.optional && v.DefinitionLevel() < f.def:

@@ -83,28 +83,19 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 
 // viaParquet converts JSON lines to Parquet and back.
 func viaParquet(t interface {
+	Context() context.Context
 	Helper()
 	Fatal(...any)
 }, folder, lines string) string {
 	t.Helper()
-	in, mid, out := filepath.Join(
-		folder,
-		"a.jsonl",
-	), filepath.Join(
-		folder,
-		"a.parquet",
-	), filepath.Join(
-		folder,
-		"b.jsonl",
-	)
+	in, mid, out := filepath.Join(folder, "a.jsonl"), filepath.Join(folder, "a.parquet"), filepath.Join(folder, "b.jsonl")
 	if err := os.WriteFile(in, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, force := context.Background(), true
-	if _, err := start(ctx, convert.Options{In: in, Out: mid, Force: force}); err != nil {
+	if _, err := start(t.Context(), convert.Options{In: in, Out: mid, Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(ctx, convert.Options{In: mid, Out: out, Force: force}); err != nil {
+	if _, err := start(t.Context(), convert.Options{In: mid, Out: out, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(out)

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -11,6 +12,9 @@ import (
 
 // newField returns the field of a column, and adds the leaves below it to the reader.
 func (p *parquetReader) newField(c *parquet.Column, name string) (*field, error) {
+	if !utf8.ValidString(name) {
+		return nil, invalid("rename it", "the name of the column %q is not valid UTF-8", fmt.Sprint(c.Path()))
+	}
 	f, err := p.newSingle(c)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,10 @@ import (
 func (p *parquetReader) converter(c *parquet.Column) (func([]byte, parquet.Value) ([]byte, error), error) {
 	switch t := logicalType(c).(type) {
 	case *format.DecimalType:
-		return func(dst []byte, v parquet.Value) ([]byte, error) { return appendDecimal(dst, v, int(t.Scale)), nil }, nil
+		if t.Scale < 0 || t.Scale > maxScale || c.Type().Length() > maxDecimal {
+			return nil, unsupported(c)
+		}
+		return func(dst []byte, v parquet.Value) ([]byte, error) { return appendDecimal(dst, v, int(t.Scale)) }, nil
 	case *format.DateType:
 		return func(dst []byte, v parquet.Value) ([]byte, error) {
 			return appendTime(dst, time.Unix(int64(v.Int32())*secondsADay, 0), time.DateOnly), nil
@@ -137,8 +140,14 @@ func (p *parquetReader) appendFloat(dst []byte, v parquet.Value) ([]byte, error)
 	return append(dst, text...), nil
 }
 
-// appendDecimal writes all digits of a decimal.
-func appendDecimal(dst []byte, v parquet.Value, scale int) []byte {
+// Limits of decimals. They bound the time that one takes.
+const (
+	maxScale   = 1 << 10
+	maxDecimal = 1 << 10 // bytes
+)
+
+// appendDecimal writes all digits of a decimal with that many of them behind the point.
+func appendDecimal(dst []byte, v parquet.Value, scale int) ([]byte, error) {
 	n := new(big.Int)
 	switch v.Kind() {
 	case parquet.Int32:
@@ -147,26 +156,27 @@ func appendDecimal(dst []byte, v parquet.Value, scale int) []byte {
 		n.SetInt64(v.Int64())
 	default: // two's complement, big endian
 		b := v.ByteArray()
+		if len(b) > maxDecimal {
+			return dst, invalid("leave the column out: choose the others with --columns", "a decimal of %d bytes", len(b))
+		}
 		if n.SetBytes(b); len(b) > 0 && b[0] >= 0x80 {
 			n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 		}
 	}
-	digits := n.String()
 	if n.Sign() < 0 {
-		dst, digits = append(dst, '-'), digits[1:]
+		dst = append(dst, '-')
 	}
-	if scale <= 0 {
-		return append(dst, digits+strings.Repeat("0", min(-scale, maxScale))...)
-	}
+	digits := n.Abs(n).String()
 	if missing := scale + 1 - len(digits); missing > 0 {
-		digits = strings.Repeat("0", min(missing, maxScale)) + digits
+		digits = strings.Repeat("0", missing) + digits
 	}
-	point := max(0, len(digits)-scale)
-	return append(dst, digits[:point]+"."+digits[point:]...)
+	whole := len(digits) - scale
+	dst = append(dst, digits[:whole]...)
+	if scale > 0 {
+		dst = append(append(dst, '.'), digits[whole:]...)
+	}
+	return dst, nil
 }
-
-// maxScale bounds the zeros of a decimal.
-const maxScale = 1 << 10
 
 func appendUUID(dst []byte, v parquet.Value) ([]byte, error) {
 	b := v.ByteArray()
