@@ -46,6 +46,8 @@ func openSource(ctx context.Context, o Options, again bool, dir string) (*source
 		}
 		s.stream, s.closers = f, append(s.closers, f)
 	}
+	stream := interruptible(ctx, s.stream)
+	s.stream, s.closers = stream, append(s.closers, stream)
 	if !again {
 		return s, nil
 	}
@@ -194,6 +196,19 @@ func (c canceling) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.r.Read(p)
+}
+
+// interruptible returns a reader of r that ends with the context also while r waits for input, as a terminal or a pipe
+// may for ever. Closing it does not close r.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	read, write := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { _ = write.CloseWithError(ctx.Err()) }) // never fails
+	go func() {
+		defer stop()
+		_, err := io.Copy(write, r)
+		_ = write.CloseWithError(err)
+	}()
+	return read
 }
 
 // counting reports how much was read.
