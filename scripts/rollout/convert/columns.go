@@ -48,11 +48,8 @@ func (cs columns) names(have []string) ([]string, error) {
 	return names, nil
 }
 
-// apply appends the selected members of a record to dst, as an object. It copies a record that it need not change.
+// apply appends the selected members of a record to dst, as an object.
 func (cs columns) apply(dst, record []byte) []byte {
-	if cs == nil {
-		return append(dst, record...)
-	}
 	var few [16]jsonl.Member
 	members := few[:0]
 	o := jsonl.ReadKnownObject(record)

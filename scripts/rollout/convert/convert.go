@@ -108,6 +108,9 @@ func (c *conversion) check() (err error) {
 	}
 	c.dir = filepath.Dir(c.Out)
 	info, err := os.Lstat(c.Out)
+	if target, err := os.Stat(c.Out); err == nil { // else a link to nothing exists, too
+		info = target
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -115,6 +118,8 @@ func (c *conversion) check() (err error) {
 		return &fault.Error{Kind: fault.Invalid, Op: "write the output", Err: err, Remedy: "name a writable path"}
 	case info.IsDir():
 		return invalid("name a file in it", "%s is a folder", c.Out)
+	case !info.Mode().IsRegular(): // such as /dev/stdout, which a new file would replace
+		return invalid("name a file, or - for standard output", "%s is not a regular file", c.Out)
 	case !c.Force:
 		return invalid("name another file, or replace it with --force", "%s already exists", c.Out)
 	}
@@ -198,11 +203,13 @@ func (c *conversion) findTypes(ctx context.Context) error {
 
 // findShape finds the columns of all records, and for Parquet their types.
 func (c *conversion) findShape(ctx context.Context) (*shape, error) {
-	s := &shape{}
+	s := newShape()
 	typed := c.summary.To == Parquet
 	err := c.each(ctx, func(r reader) error {
 		for _, name := range r.columns() {
-			s.addName(name)
+			if _, err := s.addColumn(name); err != nil {
+				return err
+			}
 		}
 		return nil
 	}, func(record []byte) error {
@@ -217,23 +224,35 @@ func (c *conversion) each(ctx context.Context, begin func(reader) error, do func
 	if err != nil {
 		return err
 	}
-	if err := begin(r); err != nil {
-		return errors.Join(err, r.close())
+	if err = begin(r); err == nil {
+		err = eachRecord(ctx, r, do)
 	}
+	if err != nil {
+		_ = r.close() // of a damaged archive it repeats err
+		return err
+	}
+	c.note(r)
+	return r.close()
+}
+
+// eachRecord reads the records of a reader to its end.
+func eachRecord(ctx context.Context, r reader, do func(record []byte) error) error {
 	for ctx.Err() == nil {
 		record, err := r.next()
 		if errors.Is(err, io.EOF) {
-			c.note(r)
-			return r.close()
+			return nil
 		}
 		if err != nil {
-			return errors.Join(err, r.close())
+			return err
 		}
-		if err := do(record); err != nil {
-			return errors.Join(fault.Wrap(err, "%s", r.place()), r.close())
+		if err = checkRecord(record); err == nil {
+			err = do(record)
+		}
+		if err != nil {
+			return at(r, err)
 		}
 	}
-	return errors.Join(ctx.Err(), r.close())
+	return ctx.Err()
 }
 
 // note keeps what a pass noticed.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -151,7 +153,17 @@ func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
 		"an unknown output name": {in: "a.csv", out: "a.txt", want: []string{"a.txt", "--to"}},
 		"an unknown format":      {in: "a.csv", o: convert.Options{From: "xml"}, want: []string{`"xml"`, "--from"}},
 		"JSON as output":         {in: "a.csv", out: "a.json", want: []string{`"json" cannot be written`, "jsonl"}},
-		"packed Parquet":         {in: "a.csv", out: "a.parquet.gz", want: []string{"packs it again"}},
+		"many CSV fields": {in: "a.csv", content: "a,b\n1,2\n" + strings.Repeat(",", 1<<20),
+			want: []string{"after line 2", "more than 262144 fields"}},
+		"CSV of carriage returns": {in: "a.csv", content: "a,b\r1,2\r", want: []string{"carriage return"}},
+		"deep nesting": {in: "a.json", want: []string{"line 2", "flatter"},
+			content: "{}\n" + `{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}"},
+		"deep nesting in a column": {in: "a.json", want: []string{"line 1", "flatter"},
+			content: `{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}",
+			o:       convert.Options{Columns: []string{"b=a"}}},
+		"many columns of a CSV": {in: "a.csv", content: "a" + strings.Repeat(",", 5000), out: "a.parquet",
+			want: []string{"more than 4096 different columns"}},
+		"packed Parquet": {in: "a.csv", out: "a.parquet.gz", want: []string{"packs it again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -276,7 +288,7 @@ func TestStreamsAndPackedFilesAreConverted(t *testing.T) {
 // endless repeats a text after a beginning.
 type endless struct {
 	begin, again string
-	read         int
+	read         atomic.Int64
 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -286,33 +298,61 @@ func (e *endless) Read(p []byte) (int, error) {
 		n = copy(p, e.again)
 		e.begin = e.again[n:]
 	}
-	e.read += n
+	e.read.Add(int64(n))
 	return n, nil
 }
 
 func TestEndlessRecordsAreNotReadIntoMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		in   endless
+		in   *endless
 		from string
 		want string
 	}{
-		"a JSON text": {endless{begin: `[{"a":1},{"a":"`,
+		"a JSON text": {&endless{begin: `[{"a":1},{"a":"`,
 			again: strings.Repeat("x", 1<<16)}, "json", "one JSON value"},
-		"an array that is a member": {endless{begin: `{"data":[`,
+		"an array that is a member": {&endless{begin: `{"data":[`,
 			again: strings.Repeat(`{"a":1},`, 1<<12)}, "json", "jq"},
-		"a CSV quote that is not closed": {endless{begin: "a,b\n1,\"",
+		"a CSV quote that is not closed": {&endless{begin: "a,b\n1,\"",
 			again: strings.Repeat("1,2\n", 1<<12)}, "csv", "quote"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := start(
 				t.Context(),
-				convert.Options{In: "-", From: c.from, Out: "-", Stdin: &c.in, Stdout: io.Discard},
+				convert.Options{In: "-", From: c.from, Out: "-", Stdin: c.in, Stdout: io.Discard},
 			)
-			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.want) || c.in.read > 70<<20 {
-				t.Errorf("after %d bytes: %v", c.in.read, err)
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.want) || c.in.read.Load() > 70<<20 {
+				t.Errorf("after %d bytes: %v", c.in.read.Load(), err)
 			}
 		})
+	}
+}
+
+func TestConversionOfAnIdleStreamCanBeInterrupted(t *testing.T) {
+	t.Parallel()
+	idle, other := io.Pipe()
+	t.Cleanup(func() { _ = other.Close() })       // never fails
+	for _, to := range []string{"jsonl", "csv"} { // which reads it twice
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := start(ctx, convert.Options{In: "-", From: "json", Out: "-", To: to, Stdin: idle, Stdout: io.Discard})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("to %s: %v", to, err)
+		}
+	}
+}
+
+func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	link := filepath.Join(t.TempDir(), "a.jsonl")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{os.DevNull, link} {
+		_, err := start(t.Context(), convert.Options{In: "testdata/old.parquet", Out: out, To: "jsonl", Force: true})
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", out, err)
+		}
 	}
 }

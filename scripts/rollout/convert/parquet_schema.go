@@ -28,7 +28,7 @@ func (g group) Fields() []parquet.Field { return g.fields }
 // schemaOf returns the Parquet schema of a shape: structs and lists where the values have one shape, and JSON text
 // where they differ.
 func schemaOf(s *shape) (*parquet.Schema, *parquetPlace) {
-	columns := 0
+	columns := 0 // at most maxColumns and maxInner, which is less than the library allows
 	root := &parquetPlace{kind: object}
 	node := root.fill(s, &columns, 0, 0)
 	return parquet.NewSchema("records", node), root

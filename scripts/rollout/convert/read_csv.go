@@ -41,7 +41,7 @@ func newCSVReader(src io.ReadCloser, comma rune, cs columns, types cellTypes) (*
 	if comma == ',' {
 		comma = delimiterOf(buffered)
 	}
-	c := &csvReader{src: src, limit: limit, rows: csv.NewReader(buffered), selected: cs}
+	c := &csvReader{src: src, limit: limit, rows: csv.NewReader(&fewFields{r: buffered, comma: byte(comma)}), selected: cs}
 	c.rows.Comma, c.rows.FieldsPerRecord, c.rows.ReuseRecord = comma, -1, true
 	header, err := c.rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -51,6 +51,10 @@ func newCSVReader(src io.ReadCloser, comma rune, cs columns, types cellTypes) (*
 		return nil, c.failed(err)
 	}
 	for i, name := range header {
+		if strings.ContainsRune(name, '\r') { // the reader takes it out of line ends
+			return nil, invalid("end the lines with a line feed, for example with tr '\\r' '\\n'",
+				"the header has a carriage return without a line feed")
+		}
 		c.header = append(c.header, columnName(name, i))
 	}
 	return c, c.selectColumns(types)
@@ -113,6 +117,37 @@ func (c *csvReader) selectColumns(types cellTypes) error {
 		c.raw = append(c.raw, append(jsonl.AppendString(nil, name), ':'))
 	}
 	return err
+}
+
+// maxFields is the most fields of a CSV row: the reader takes 40 bytes for each, besides its text.
+const maxFields = 256 << 10
+
+// fewFields passes on CSV that has at most maxFields fields in a row.
+type fewFields struct {
+	r      io.Reader
+	comma  byte // each delimiter is one
+	quoted bool // inside quotes
+	commas int  // of the row
+}
+
+func (f *fewFields) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	for _, c := range p[:n] {
+		switch {
+		case c == '"':
+			f.quoted = !f.quoted // a quote in quotes is written twice
+		case f.quoted:
+		case c == '\n':
+			f.commas = 0
+		case c == f.comma:
+			f.commas++
+		}
+		if f.commas >= maxFields {
+			return 0, invalid("write its data as rows, or as one field of JSON",
+				"one CSV row has more than %d fields", maxFields)
+		}
+	}
+	return n, err
 }
 
 func (c *csvReader) columns() []string { return c.names }
@@ -180,7 +215,7 @@ func (c *csvReader) failed(err error) error {
 		if fault.KindOf(err) == fault.Internal { // an error of the operating system
 			err = fault.WithKind(fault.Unavailable, err, "read the input")
 		}
-		return err
+		return fault.Wrap(err, "after line %d", c.line)
 	}
 	remedy := "correct it there; if the fields are separated otherwise, use --from tsv"
 	if errors.Is(parse.Err, csv.ErrQuote) || errors.Is(parse.Err, csv.ErrBareQuote) {

@@ -88,6 +88,12 @@ func (j *jsonReader) next() ([]byte, error) {
 			return nil, at(j, invalid("write the file in UTF-8", "the value is not valid UTF-8"))
 		}
 		j.record = jsonl.Compact(j.record[:0], value)
+		if j.selected == nil {
+			return j.record, nil
+		}
+		if err := checkRecord(j.record); err != nil { // before its members are read
+			return nil, at(j, err)
+		}
 		j.out = j.selected.apply(j.out[:0], j.record)
 		return j.out, nil
 	}

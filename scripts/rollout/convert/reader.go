@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"rollout/shared/fault"
+	"rollout/shared/jsonl"
 )
 
 // maxRecord is the longest record in bytes, so that a damaged file is not read into memory. A line of prompts may have
@@ -42,6 +43,15 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
+}
+
+// checkRecord checks that all that reads a record can walk it, and prompts that are read later: package jsonl allows
+// less nesting than readers do.
+func checkRecord(record []byte) error {
+	if err := jsonl.Check(record); err != nil {
+		return invalid("make its values flatter", "the record is not valid: %w", err)
+	}
+	return nil
 }
 
 // at adds the place of a record to an error.

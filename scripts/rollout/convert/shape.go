@@ -25,8 +25,9 @@ const (
 
 // Limits of shapes. What exceeds them is mixed.
 const (
-	maxColumns  = 4096 // of the records
-	maxMembers  = 256  // of an object in a record
+	maxColumns  = 4096  // of the records
+	maxMembers  = 256   // of an object in a record
+	maxInner    = 16384 // members of all objects in records; a Parquet file has a column for each
 	maxNesting  = 12
 	maxExactInt = 1 << 53 // integers up to it are exact in a float
 )
@@ -35,6 +36,7 @@ const (
 // member. It grows with the number of different names alone.
 type shape struct {
 	kind    valueKind
+	room    *int // for how many members objects have room, in all shapes together
 	big     bool // an integer beyond maxExactInt was seen
 	element *shape
 	names   []string // of an object, in the order of the first one
@@ -42,6 +44,12 @@ type shape struct {
 	at      map[string]int // of names
 	objects uint64         // that were looked at
 	seen    []uint64       // by member, the object that had it last
+}
+
+// newShape returns the shape of records before the first one.
+func newShape() *shape {
+	room := maxInner
+	return &shape{kind: object, room: &room}
 }
 
 // add looks at a further value.
@@ -75,7 +83,7 @@ func (s *shape) add(raw []byte, depth int) {
 
 func (s *shape) addElements(raw []byte, depth int) {
 	if s.element == nil {
-		s.element = &shape{}
+		s.element = &shape{room: s.room}
 	}
 	a := jsonl.ReadKnownArray(raw)
 	for e, ok := a.Next(); ok; e, ok = a.Next() {
@@ -91,9 +99,10 @@ func (s *shape) addMembers(raw []byte, depth int, first bool) bool {
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
 		i, known := s.at[string(m.Name)]
 		switch count++; {
-		case !known && (!first || count > maxMembers):
+		case !known && (!first || count > maxMembers || *s.room == 0):
 			return false
 		case !known:
+			*s.room--
 			i = s.addName(string(m.Name))
 		}
 		if !s.firstTime(i) {
@@ -118,26 +127,33 @@ func (s *shape) addName(name string) int {
 	}
 	s.at[name] = len(s.names)
 	s.names = append(s.names, name)
-	s.members, s.seen = append(s.members, &shape{}), append(s.seen, 0)
+	s.members, s.seen = append(s.members, &shape{room: s.room}), append(s.seen, 0)
 	return len(s.names) - 1
+}
+
+// addColumn adds a column of the records, and returns its index.
+func (s *shape) addColumn(name string) (int, error) {
+	if len(s.names) == maxColumns {
+		return 0, invalid(
+			"if they are data, write them as the value of one member; or choose some with --columns",
+			"the records have more than %d different columns",
+			maxColumns,
+		)
+	}
+	return s.addName(name), nil
 }
 
 // addRecord looks at a record, which may have other columns than the ones before. typed also looks at its values.
 func (s *shape) addRecord(record []byte, typed bool) error {
-	s.kind = object
 	s.objects++
 	o := jsonl.ReadKnownObject(record)
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
 		i, known := s.at[string(m.Name)]
 		if !known {
-			if len(s.names) == maxColumns {
-				return invalid(
-					"if they are data, write them as the value of one member; or choose some with --columns",
-					"the records have more than %d different columns",
-					maxColumns,
-				)
+			var err error
+			if i, err = s.addColumn(string(m.Name)); err != nil {
+				return err
 			}
-			i = s.addName(string(m.Name))
 		}
 		if !s.firstTime(i) {
 			return invalid("keep one of them", "the record has %q twice", m.Name)
