@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/core/shard"
-	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/kind"
@@ -70,22 +69,9 @@ func (r results) read(ctx context.Context, m record.Manifest, index *input.Index
 // answered reads the answered items of a shard that has a result.
 func answered(ctx context.Context, p *Planner, m record.Manifest, index *input.Index,
 	d shard.Doc) (items []kind.Answered, err error) {
-	e, row, err := index.FindShard(ctx, m.Run, d.Shard)
+	in, rows, err := result.ReadShard(ctx, p.Blobs, index, m, d)
 	if err != nil {
 		return nil, err
-	}
-	in, err := index.LoadShard(ctx, m, e.Range, row)
-	if err != nil {
-		return nil, err
-	}
-	b, err := result.Read(ctx, p.Blobs, *d.Result)
-	if err != nil {
-		return nil, err
-	}
-	of := result.Of{Dialect: dialect.Name(m.Dialect), First: in.FirstItem, Items: len(in.Lines)}
-	rows, err := of.Rows(b, d.OutputLen)
-	if err != nil {
-		return nil, fault.Wrap(err, "result %s", d.Result.Key)
 	}
 	for _, r := range rows {
 		if r.Class == "" {

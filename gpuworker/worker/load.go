@@ -75,6 +75,8 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.Control = Control{Sequence: h.control.sequence, Refused: h.control.refused}
 	s.reportRefused = func(ctx context.Context, err *RefusedError) { w.reportRefused(ctx, h, err) }
+	s.HasAnswers = h.doc.Checkpoint != nil && h.doc.Counts.HasAnswers()
+	s.findAnswers = func(ctx context.Context) (Answers, error) { return w.findAnswers(ctx, h, in.Role) }
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	s.restore(rows, counts)

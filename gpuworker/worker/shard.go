@@ -23,6 +23,9 @@ type Shard struct {
 
 	// Control is what the run's control document said when the shard was claimed.
 	Control Control
+	// HasAnswers says that earlier holders of the shard had requests for its items
+	// answered.
+	HasAnswers bool
 
 	now       func() time.Time
 	slots     *slots
@@ -36,6 +39,7 @@ type Shard struct {
 	onBegin   func()
 	// reportRefused tells coordinate that the run must pause.
 	reportRefused func(context.Context, *RefusedError)
+	findAnswers   func(context.Context) (Answers, error)
 	stats         *stats
 	pages         *buffers
 	holder        shard.Holder

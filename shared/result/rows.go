@@ -10,6 +10,7 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/record"
 )
 
 // Read reads a committed result, and checks its length and digest.
@@ -80,4 +81,33 @@ func linesIn(b []byte) (lines [][]byte) {
 		lines = append(lines, l)
 	}
 	return lines
+}
+
+// ReadShard reads the lines of a shard and the rows that its document names: those of its
+// result, in item order, or before it those of its checkpoint.
+func ReadShard(ctx context.Context, blobs blob.Store, x *input.Index, m record.Manifest, d shard.Doc) (
+	in input.Shard, rows []Row, err error) {
+	e, row, err := x.FindShard(ctx, m.Run, d.Shard)
+	if err != nil {
+		return in, nil, err
+	}
+	if in, err = x.LoadShard(ctx, m, e.Range, row); err != nil {
+		return in, nil, err
+	}
+	if m, err = m.InRole(in.Role); err != nil {
+		return in, nil, err
+	}
+	switch {
+	case d.Result != nil:
+		b, err := Read(ctx, blobs, *d.Result)
+		if err != nil {
+			return in, nil, err
+		}
+		of := Of{Dialect: dialect.Name(m.Dialect), First: in.FirstItem, Items: len(in.Lines)}
+		rows, err = of.Rows(b, d.OutputLen)
+		return in, rows, fault.Wrap(err, "result %s", d.Result.Key)
+	case d.Checkpoint != nil:
+		rows, err = ReadCheckpoint(ctx, blobs, *d.Checkpoint, len(in.Lines))
+	}
+	return in, rows, err
 }

@@ -15,7 +15,6 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/core/blame"
 	"rollout/shared/fault"
-	"rollout/shared/jsonl"
 	"rollout/shared/text"
 )
 
@@ -92,7 +91,7 @@ func (a *attribution) announce() {
 func (a *attribution) begin(s *worker.Shard) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ledger.Begin(string(s.Manifest.Run), s.Control.Sequence, blame.Outcome(s.Control.Refused))
+	a.ledger.Begin(string(s.Manifest.Run), s.Control.Sequence, blame.Outcome(s.Control.Refused), s.HasAnswers)
 	a.announce()
 }
 
@@ -118,30 +117,32 @@ func (a *attribution) answered(run string, r blame.Request, server string, req e
 	defer a.mu.Unlock()
 	a.ledger.Answered(r, server, now)
 	a.away = nil
-	if len(req.Body) <= maxGood && !slices.ContainsFunc(a.good, func(g goodRequest) bool { return g.run == run }) {
-		req.Body, req.Exclusive = bytes.Clone(req.Body), false
-		if len(a.good) == maxGoodRuns {
-			a.good = slices.Delete(a.good, 0, 1)
-		}
-		a.good = append(a.good, goodRequest{run, req})
-	}
+	a.keep(run, req)
 	a.announce()
 }
 
-// compare begins a comparison on the server for the run. The request is one of the run
-// that was answered, or else the newest of another run; its Body is nil if there is none.
-// The caller holds a.mu.
-func (a *attribution) compare(server, run string, now time.Time) (blame.Request, engine.Request) {
-	r := a.ledger.Compare(server, run, now)
-	for _, g := range a.good {
-		if g.run == run {
-			return r, g.Request
+// keep keeps a request of the run that was answered, if it is the first one. The caller
+// holds a.mu.
+func (a *attribution) keep(run string, req engine.Request) {
+	if len(req.Body) > maxGood || a.goodOf(run) != nil {
+		return
+	}
+	req.Body, req.Exclusive = bytes.Clone(req.Body), false
+	if len(a.good) == maxGoodRuns {
+		a.good = slices.Delete(a.good, 0, 1)
+	}
+	a.good = append(a.good, goodRequest{run, req})
+}
+
+// goodOf returns the answered request of the run that is kept; nil if there is none. The
+// caller holds a.mu.
+func (a *attribution) goodOf(run string) *engine.Request {
+	for i := range a.good {
+		if a.good[i].run == run {
+			return &a.good[i].Request
 		}
 	}
-	if n := len(a.good); n > 0 {
-		return r, a.good[n-1].Request
-	}
-	return r, engine.Request{}
+	return nil
 }
 
 // works records that the server works, though the request was not answered.
@@ -246,8 +247,11 @@ func (t *execution) askLedger(ctx context.Context, i *inquiry, now time.Time) (
 	defer l.mu.Unlock()
 	a = l.ledger.Admit(i.item, i.tries == 0, now)
 	if a.Compare != "" {
-		r, req := l.compare(a.Compare, i.item.Run, now)
-		t.comparisons.Go(func() { t.compare(ctx, r, req, a.Compare) })
+		r := l.ledger.Compare(a.Compare, i.item.Run, now)
+		t.comparisons.Go(func() { t.compare(ctx, r, a.Compare) })
+	}
+	if a.LookUp {
+		t.comparisons.Go(func() { t.lookUp(ctx) })
 	}
 	l.waited = l.waited || !a.Go
 	return a, l.changed
@@ -263,68 +267,6 @@ func (t *execution) awaitChange(ctx context.Context, changed <-chan struct{}, d 
 	case <-t.shard.Stopping():
 	case <-ctx.Done():
 	}
-}
-
-// compareNow begins a comparison on the server and waits for its end.
-func (t *execution) compareNow(ctx context.Context, server string) {
-	t.blame.mu.Lock()
-	r, req := t.blame.compare(server, string(t.shard.Manifest.Run), t.cfg.Clock.Now())
-	t.blame.mu.Unlock()
-	t.compare(ctx, r, req, server)
-}
-
-// compare asks the server what was answered before, and records the outcome. Where
-// nothing was, the request has no body: it asks a small question.
-func (t *execution) compare(ctx context.Context, r blame.Request, req engine.Request, server string) {
-	if req.Body == nil {
-		req = t.smallQuestion()
-	}
-	req.Servers = t.only(server)
-	permit, ok := t.shard.AcquirePermit(ctx, worker.Cost{PromptBytes: len(req.Body), MaxTokens: 1})
-	if !ok {
-		t.blame.abandon(r, t.cfg.Clock.Now())
-		return
-	}
-	var got engine.Answer
-	var err error
-	t.requesters.withScratch(func(sc *scratch) { got, err = t.once(ctx, sc, req) })
-	now := t.cfg.Clock.Now()
-	spent := engine.UsageOf(err)
-	switch {
-	case err == nil:
-		permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
-		spent = got.Usage
-		t.blame.mu.Lock()
-		t.blame.ledger.Answered(r, server, now)
-		t.blame.announce()
-		t.blame.mu.Unlock()
-	case ctx.Err() != nil:
-		t.blame.abandon(r, t.cfg.Clock.Now())
-	default:
-		t.blame.mu.Lock()
-		t.blame.ledger.Failed(r, server, failureOf(err), now)
-		t.blame.announce()
-		t.blame.mu.Unlock()
-	}
-	if err != nil {
-		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
-	}
-	t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
-}
-
-// only returns the request setting for one server; nil for an engine that is one.
-func (t *execution) only(server string) []string {
-	if len(t.cfg.Servers) == 0 {
-		return nil
-	}
-	return []string{server}
-}
-
-// smallQuestion returns a request for one token of the run's model.
-func (t *execution) smallQuestion() engine.Request {
-	body := append([]byte(`{"model":`), jsonl.AppendString(nil, t.model.URI)...)
-	body = append(body, `,"messages":[{"role":"user","content":"hi"}],"max_tokens":1}`...)
-	return engine.Request{Endpoint: engine.Chat, Body: body, Options: t.options}
 }
 
 // refusedError returns the fault for which a run must pause.

@@ -148,13 +148,22 @@ type matrix struct {
 	host.Ports
 	t       *testing.T
 	servers []*scriptedServer
-	items   int
+	cfg     infer.Config
 }
 
 func runMatrix(t *testing.T, items, servers int, streamed bool, bad badAnswer, test func(m *matrix)) {
+	withMatrix(t, items, items, servers, streamed, bad, func(m *matrix) {
+		defer m.startWorker("w")()
+		m.send(0)
+		test(m)
+	})
+}
+
+// withMatrix plans a run of items in shards of some, and calls test. It starts no worker.
+func withMatrix(t *testing.T, items, shard, servers int, streamed bool, bad badAnswer, test func(m *matrix)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &matrix{Ports: hosttest.New(), t: t, items: items}
-		manifest := inputtest.Manifest(items)
+		m := &matrix{Ports: hosttest.New(), t: t}
+		manifest := inputtest.Manifest(shard)
 		if !streamed {
 			manifest.Config.Request = &config.Request{Omit: []string{"stream"}}
 		}
@@ -184,36 +193,42 @@ func runMatrix(t *testing.T, items, servers int, streamed bool, bad badAnswer, t
 		}
 		e := balancer.New(cfg)
 		defer func() { _ = e.Close() }()
-		w := newWorker(m.Ports, "w", "", 16, infer.Config{Engine: e, Servers: names, Clock: m.Clock, Log: m.Log,
-			ProgressTimeout: 30 * time.Second, MaxOutage: time.Minute}, func(*worker.Config) {})
-		m.send()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = w.Run(ctx) }()
+		m.cfg = infer.Config{Engine: e, Servers: names, Clock: m.Clock, Log: m.Log, ProgressTimeout: 30 * time.Second,
+			MaxOutage: time.Minute}
 		test(m)
-		cancel()
-		<-done
 	})
 }
 
-func (m *matrix) send() {
-	work := events.Work{Run: string(run), Pool: "default"}
+// startWorker starts a worker. The returned function ends it.
+func (m *matrix) startWorker(id string) (end func()) {
+	w := newWorker(m.Ports, id, "", 16, m.cfg, func(*worker.Config) {})
+	ctx, cancel := context.WithCancel(m.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	return func() { w.Drain("the test ends it"); <-done; cancel() }
+}
+
+// send sends the message of a shard.
+func (m *matrix) send(shard int) {
+	work := events.Work{Run: string(run), Pool: "default", Shard: shard, Row: shard}
 	if err := m.Send(m.t.Context(), host.WorkQueue("default"), work); err != nil {
 		m.t.Fatal(err)
 	}
 }
 
-// await waits until the shard is done, for a minute at most.
-func (m *matrix) await() shard.Doc {
+// await waits until the first shard is done, for a minute at most.
+func (m *matrix) await() shard.Doc { return m.awaitShard(0) }
+
+func (m *matrix) awaitShard(n int) shard.Doc {
 	m.t.Helper()
 	for range 600 {
 		advance(100 * time.Millisecond)
 		var d shard.Doc
-		if _, found, _ := host.Load(m.t.Context(), m.Docs, identity.ShardKey(run, 0), &d); found && d.State == shard.Done {
+		if _, found, _ := host.Load(m.t.Context(), m.Docs, identity.ShardKey(run, n), &d); found && d.State == shard.Done {
 			return d
 		}
 	}
-	m.t.Fatalf("the shard is not done: %+v", hosttest.Load[shard.Doc](m.t, m.Ports, identity.ShardKey(run, 0)))
+	m.t.Fatalf("the shard is not done: %+v", hosttest.Load[shard.Doc](m.t, m.Ports, identity.ShardKey(run, n)))
 	return shard.Doc{}
 }
 
@@ -298,7 +313,7 @@ func TestMatrixAllItems(t *testing.T) {
 			c.Sequence, c.Desired = 2, record.DesiredRun
 			hosttest.Save(m.t, m.Ports, record.ControlKey(run), c)
 			advance(6 * time.Second)
-			m.send()
+			m.send(0)
 		}
 		if doc := m.await(); doc.Counts.OK != 60 {
 			m.t.Errorf("after it was mended: %+v", doc.Counts)

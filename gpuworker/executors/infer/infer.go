@@ -143,6 +143,9 @@ type execution struct {
 	comparisons sync.WaitGroup
 }
 
+// run returns the name of the run in the ledger.
+func (t *execution) run() string { return string(t.shard.Manifest.Run) }
+
 // begin starts the item's requests, one slot each. It returns false if no slot
 // can be had any more.
 func (t *execution) begin(ctx context.Context, i int, requests *round) bool {

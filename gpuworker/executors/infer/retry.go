@@ -28,7 +28,7 @@ const (
 func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, permit worker.Permit,
 	exclusive bool) (dialect.Answer, error) {
 	req := t.request(sc, a, decode, exclusive)
-	i := &inquiry{item: blame.Item{Run: string(t.shard.Manifest.Run), Index: a.place.Item}}
+	i := &inquiry{item: blame.Item{Run: t.run(), Index: a.place.Item}}
 	i.permit = &permit
 	for {
 		adm, err := t.admit(ctx, a, i)

@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"container/heap"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +11,8 @@ import (
 )
 
 // adversary decides the outcomes of requests: items that are bad for good, faults of a
-// server or a run for a time, and failures at random.
+// server or a run for a time, and failures at random. Its
+// worker may be restarted.
 type adversary struct {
 	w        *world
 	bad      []Outcome // by item; Answered: a good one
@@ -89,6 +91,12 @@ func drawAdversary(t *rapid.T, servers []string) *adversary {
 		}
 		a.episodes = append(a.episodes, e)
 	}
+	for n := range rapid.IntRange(0, 2).Draw(t, "restarts") {
+		at := time.Duration(rapid.IntRange(0, 90_000).Draw(t, fmt.Sprint("time of ", n))) * time.Millisecond
+		w.queue = append(w.queue, event{w.start.Add(at), anyLife, w.restart})
+	}
+	heap.Init(&w.queue)
+	w.documented = rapid.Bool().Draw(t, "documented")
 	w.outcome, w.resumes = a.outcome, time.Minute
 	return a
 }
@@ -112,12 +120,8 @@ func TestEveryRunEndsAndGoodItemsAreNotCharged(t *testing.T) {
 				charged[run]++
 			}
 		}
-		requests := w.compared
-		for _, n := range w.asked {
-			requests += n
-		}
 		if left > 0 {
-			t.Fatalf("%d of %d items have no end after %s and %d requests", left, len(a.bad), took, requests)
+			t.Fatalf("%d of %d items have no end after %s and %d requests", left, len(a.bad), took, w.requests())
 		}
 		for n, r := range w.runs {
 			if r.pauses > 20 {

@@ -253,7 +253,7 @@ func TestFirstContactSpendsFewRequests(t *testing.T) {
 func TestRunOfBadItemsIsNotRefusedForAStrayFailure(t *testing.T) {
 	t.Parallel()
 	l, now := New("a"), time.Unix(0, 0)
-	l.Begin("run", 1, Answered)
+	l.Begin("run", 1, Answered, false)
 	for i := range uint64(100) {
 		item := Item{"run", i}
 		a := l.Admit(item, true, now)
@@ -282,8 +282,8 @@ func TestResumedRunIsChargedOrAnswered(t *testing.T) {
 	for _, mended := range []bool{false, true} {
 		w := newWorld(1, 50, 16, "a")
 		w.outcome = except(func(string, int, time.Duration) bool { return !mended }, "status_401", time.Millisecond)
-		w.ledger.Begin("run", 2, "status_401")
-		w.ledger.Begin("run", 2, "status_401") // by another shard
+		w.ledger.Begin("run", 2, "status_401", false)
+		w.ledger.Begin("run", 2, "status_401", false) // by another shard
 		w.schedule()
 		w.run(time.Hour)
 		answered, charged := w.count()
@@ -301,12 +301,55 @@ func TestRefusedRunStaysRefusedUntilItIsResumed(t *testing.T) {
 	if w.refused == nil || w.refused.Outcome != "status_401" || w.refused.Server != "a" || w.refused.Words != "no" {
 		t.Fatalf("refused %+v", w.refused)
 	}
-	w.ledger.Begin("run", 1, "")
+	w.ledger.Begin("run", 1, "", false)
 	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused == nil || a.Go {
 		t.Errorf("before the resume: %+v", a)
 	}
-	w.ledger.Begin("run", 3, "status_401")
+	w.ledger.Begin("run", 3, "status_401", false)
 	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused != nil || !a.Go {
 		t.Errorf("after the resume: %+v", a)
+	}
+}
+
+// A worker that is restarted in the middle of a run gets the items that are left: those
+// that its server refuses, since the others are answered. It finds out that the run has
+// answers, and charges them.
+func TestRestartedWorkerDoesNotRefuseRunWithAnswers(t *testing.T) {
+	t.Parallel()
+	for _, documented := range []bool{false, true} {
+		for _, bad := range []int{1, 3, maxCharged} {
+			w := newWorld(1, 200, 64, "a")
+			w.outcome = except(func(_ string, item int, _ time.Duration) bool { return 0 < item && item <= bad },
+				"status_400", 3*time.Second)
+			w.documented = documented
+			w.queue = append(w.queue, event{w.start.Add(2500 * time.Millisecond), anyLife, w.restart})
+			w.run(time.Hour)
+			if answered, charged := w.count(); w.refused != nil || charged != bad || answered != 200-bad {
+				t.Errorf("%d bad items, documented %v: %d answered, %d charged, refused %+v", bad, documented, answered,
+					charged, w.refused)
+			}
+		}
+	}
+}
+
+// A setting that is lost in mid-run pauses it, though the worker that meets it was
+// restarted: after a minute without an answer, and few requests.
+func TestRestartedWorkerRefusesRunWhoseSettingIsLost(t *testing.T) {
+	t.Parallel()
+	for _, documented := range []bool{false, true} {
+		w := newWorld(1, 2000, 16, "a")
+		w.outcome = except(func(_ string, _ int, at time.Duration) bool { return at > time.Second }, "status_401", usual)
+		w.documented = documented
+		var before int
+		w.queue = append(w.queue, event{w.start.Add(1200 * time.Millisecond), anyLife, func() {
+			before = w.requests()
+			w.restart()
+		}})
+		took := w.run(time.Hour)
+		if _, charged := w.count(); w.refused == nil || charged > 0 || took < withoutAnswer || took > 2*withoutAnswer ||
+			w.requests()-before > 40 {
+			t.Errorf("documented %v: refused %+v after %s and %d requests, %d charged", documented, w.refused, took,
+				w.requests()-before, charged)
+		}
 	}
 }

@@ -44,10 +44,10 @@
 //
 // # Runs
 //
-//	             an answer                            no answer for 60 s, settings alone
+//	             an answer, here or elsewhere         no answer for 60 s, settings alone
 //	unproven ──────────────────────▶ proven ─────────────────────────────────────▶ refused
 //	   │  few requests, one by one after a failure       ▲                            ▲   │ resumed
-//	   ├──── all fail: a setting ────────────────────────│────────────────────────────┘   ▼
+//	   ├──── all fail: a setting: look up ───────────────│────────────────────────────┘   ▼
 //	   ├──── all fail: an outage: comparisons until one is answered              unproven again
 //	   │                                                 │ an answer
 //	   └──── all fail, one with the outcome of the last refusal: charging
@@ -57,6 +57,10 @@
 // comparisons fail too, for as long as it takes. A run that was resumed and meets the
 // outcome again has been told to go on: its items are charged. An answer ends that: if
 // the run is refused later, it pauses again.
+//
+// A worker that begins in the middle of a run may get the items that are left because
+// the server refuses them. So the caller looks up, before an unproven run is refused,
+// whether requests of the run were answered elsewhere. Then it is proven.
 //
 // A proven run whose server answers comparisons may have many items in a row that are
 // at fault themselves. It is refused when 8 of them have failed and none was answered

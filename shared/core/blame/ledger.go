@@ -36,8 +36,10 @@ func (l *Ledger) server(name string) *server {
 
 // Begin tells of work on a run whose control document has the sequence. A higher one
 // than before begins the run's contact anew if the run was refused. Earlier is the
-// outcome of the refusal for which the run last paused; "" if it did not.
-func (l *Ledger) Begin(run string, control uint64, earlier Outcome) {
+// outcome of the refusal for which the run last paused; "" if it did not. Answered says
+// that an earlier holder of the work has had answers: in a run that was never refused,
+// they prove that it works.
+func (l *Ledger) Begin(run string, control uint64, earlier Outcome, answered bool) {
 	c := l.contact(run)
 	switch {
 	case control <= c.control && c.used > 0:
@@ -48,7 +50,28 @@ func (l *Ledger) Begin(run string, control uint64, earlier Outcome) {
 	}
 	l.uses++
 	c.used = l.uses
+	if answered && earlier == Answered && c.refusal == nil && !c.proven {
+		c.prove()
+	}
 }
+
+// LookedUp reports what the caller has found out because of Admission.LookUp: whether
+// requests of the run were answered since it began, or was last resumed after a refusal.
+func (l *Ledger) LookedUp(run string, answered bool) {
+	c := l.contact(run)
+	if !c.lookingUp {
+		return
+	}
+	c.lookingUp = false
+	if answered {
+		c.prove()
+	} else {
+		c.refuse()
+	}
+}
+
+// LookUpAgain reports that the caller could not find it out.
+func (l *Ledger) LookUpAgain(run string) { l.contact(run).lookingUp = false }
 
 func (l *Ledger) contact(run string) *contact {
 	if c := l.runs[run]; c != nil {
@@ -85,6 +108,10 @@ type Admission struct {
 	// Until is when to ask again, unless the ledger changes before, if the request
 	// may not begin.
 	Until time.Time
+	// LookUp says that no request of the run is answered as far as the ledger knows, and
+	// that the run is refused if that is true. The caller finds it out, and reports it by
+	// LookedUp or LookUpAgain. One request at a time is told so.
+	LookUp bool
 	// Compare names a server that should get a comparison now, which the caller begins
 	// by Compare; "" for none.
 	Compare string
@@ -94,33 +121,37 @@ type Admission struct {
 // request.
 func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
 	c := l.contact(item.Run)
-	for !c.proven && !c.charging && c.refusal == nil {
-		d := c.admit(now)
-		switch d.verb {
-		case again:
-			continue
-		case wait:
-			return Admission{Until: d.until}
-		case compare:
-			s := l.server(c.server)
-			if s.comparing {
-				return Admission{Until: now.Add(lastWait)}
-			}
-			return Admission{Until: now.Add(lastWait), Compare: s.name}
-		case goOn:
-			return l.begin(item, c, first, now, Admission{})
-		}
-	}
 	if c.proven && c.refusal == nil && c.hopeless(now) {
 		c.refuse()
 	}
-	if c.refusal != nil {
+	switch {
+	case c.refusal != nil:
 		return Admission{Refused: c.refusal}
-	}
-	if c.charging {
+	case c.charging:
 		return l.begin(item, c, first, now, Admission{Compare: l.dueComparison(now)})
+	case c.proven:
+		return l.admitProven(item, c, first, now)
 	}
-	return l.admitProven(item, c, first, now)
+	return l.admitUnproven(item, c, first, now)
+}
+
+// admitUnproven decides about a request of a run of which none is known to have
+// succeeded.
+func (l *Ledger) admitUnproven(item Item, c *contact, first bool, now time.Time) Admission {
+	d := c.admit(now)
+	switch d.verb {
+	case wait:
+		return Admission{Until: d.until}
+	case lookUp:
+		return Admission{Until: now.Add(lastWait), LookUp: true}
+	case compare:
+		s := l.server(c.server)
+		if s.comparing {
+			return Admission{Until: now.Add(lastWait)}
+		}
+		return Admission{Until: now.Add(lastWait), Compare: s.name}
+	}
+	return l.begin(item, c, first, now, Admission{})
 }
 
 // admitProven decides about a request of a proven run, by the servers that are

@@ -35,6 +35,8 @@ type contact struct {
 	worked   bool // the server has found an item at fault itself
 	charging bool // the run was resumed and meets the earlier outcome: items are charged
 	refusal  *Refusal
+	// lookingUp says that the caller finds out whether the run has answers elsewhere.
+	lookingUp bool
 
 	inFlight int
 	began    time.Time // the first request
@@ -67,7 +69,12 @@ func (c *contact) answered(r Request) {
 	if c.proven && !r.began.After(c.failing) {
 		return
 	}
-	c.proven, c.charging, c.earlier = true, false, Answered
+	c.prove()
+}
+
+// prove records that a request of the run was answered, by this worker or another one.
+func (c *contact) prove() {
+	c.proven, c.charging, c.earlier, c.lookingUp = true, false, Answered, false
 	c.forget()
 }
 
@@ -183,9 +190,11 @@ func (c *contact) admit(now time.Time) decision {
 	case c.trials < firstTrials:
 		c.trials++
 		return decision{verb: goOn}
+	case c.lookingUp:
+		return decision{verb: wait, until: now.Add(lastWait)}
 	case c.nature() == Setting, c.trials >= maxTrials && !c.compared.IsZero(), c.hopeless(now):
-		c.refuse()
-		return decision{verb: again}
+		c.lookingUp = true
+		return decision{verb: lookUp}
 	case c.cleared:
 		c.cleared = false
 		c.trials++
@@ -211,5 +220,5 @@ const (
 	goOn    verb = iota
 	wait         // until the time, or until something changes
 	compare      // the server gets a comparison; wait
-	again        // the contact has changed: decide again
+	lookUp       // find out whether the run has answers elsewhere; wait
 )

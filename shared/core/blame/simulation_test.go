@@ -27,7 +27,10 @@ type world struct {
 	natures map[Outcome]Nature // of outcomes that have another one
 	// resumes is how long after a refusal a run is resumed; 0: never, and the world ends.
 	resumes time.Duration
+	// documented says that what a worker claims tells of answers before its restart.
+	documented bool
 
+	life int // counts the restarts of the worker
 	runs []*simulatedRun
 
 	waiting  []*item
@@ -53,7 +56,9 @@ type simulatedRun struct {
 	name    string
 	number  int
 	control uint64
-	good    bool // one of its requests was answered
+	earlier Outcome // of the last refusal
+	answers int     // since the run began or was resumed
+	good    bool    // the worker knows a request of it that was answered
 	paused  bool
 	pauses  int
 	parked  []*item
@@ -68,9 +73,12 @@ type item struct {
 
 // event is something that happens at a time.
 type event struct {
-	at time.Time
-	do func()
+	at   time.Time
+	life int // of the worker that waits for it; anyLife for all
+	do   func()
 }
+
+const anyLife = -1
 
 type events []event
 
@@ -106,18 +114,45 @@ func newWorldOf(seed uint64, runs, items, inFlight int, servers ...string) *worl
 
 func (it *item) id() Item { return Item{it.run.name, uint64(it.index)} }
 
-func (w *world) after(d time.Duration, do func()) { heap.Push(&w.queue, event{w.now.Add(d), do}) }
+func (w *world) after(d time.Duration, do func()) {
+	heap.Push(&w.queue, event{w.now.Add(d), w.life, do})
+}
+
+// restart replaces the worker by one that knows nothing but what documents say.
+func (w *world) restart() {
+	w.life++
+	w.alarm = time.Time{}
+	w.ledger, w.blocked, w.waiting, w.running, w.newest = New(w.names...), nil, nil, 0, -1
+	for _, r := range w.runs {
+		w.ledger.Begin(r.name, r.control, r.earlier, w.documented && r.answers > 0)
+		r.good, r.parked = w.documented && r.answers > 0, nil
+	}
+	for i := range w.asked {
+		r := w.runs[i%len(w.runs)]
+		switch {
+		case w.answered[i] || w.charged[i]:
+		case r.paused:
+			r.parked = append(r.parked, &item{run: r, index: i})
+		default:
+			w.waiting = append(w.waiting, &item{run: r, index: i})
+		}
+	}
+	w.schedule()
+}
 
 // run lets the run go on until every item has its end, the run is refused or the time
 // is over. It returns the time that it took.
 func (w *world) run(limit time.Duration) time.Duration {
 	for _, r := range w.runs {
-		w.ledger.Begin(r.name, 1, Answered)
+		w.ledger.Begin(r.name, 1, Answered, false)
 	}
 	w.schedule()
 	for len(w.queue) > 0 && w.refused == nil && w.now.Sub(w.start) < limit {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
+		if e.life != w.life && e.life != anyLife {
+			continue
+		}
 		e.do()
 		again := w.blocked
 		w.blocked = nil
@@ -143,6 +178,12 @@ func (w *world) admit(it *item) {
 	if a.Compare != "" {
 		w.compare(a.Compare, it.run, func() {})
 	}
+	if a.LookUp {
+		w.after(10*time.Millisecond, func() {
+			it.run.good = it.run.good || it.run.answers > 0
+			w.ledger.LookedUp(it.run.name, it.run.answers > 0)
+		})
+	}
 	switch {
 	case a.Refused != nil:
 		w.pause(it, a.Refused)
@@ -167,14 +208,14 @@ func (w *world) pause(it *item, r *Refusal) {
 	if !it.run.paused {
 		it.run.paused = true
 		it.run.pauses++
-		w.after(w.resumes, func() {
-			it.run.paused = false
+		heap.Push(&w.queue, event{w.now.Add(w.resumes), anyLife, func() {
+			it.run.paused, it.run.answers, it.run.earlier = false, 0, r.Outcome
 			it.run.control++
-			w.ledger.Begin(it.run.name, it.run.control, r.Outcome)
+			w.ledger.Begin(it.run.name, it.run.control, r.Outcome, false)
 			w.waiting = append(w.waiting, it.run.parked...)
 			it.run.parked = nil
 			w.schedule()
-		})
+		}})
 	}
 	it.run.parked = append(it.run.parked, &item{run: it.run, index: it.index})
 	w.finish()
@@ -195,6 +236,7 @@ func (w *world) ask(it *item, a Admission) {
 		case Answered:
 			w.ledger.Answered(a.Request, server, w.now)
 			w.answered[it.index] = true
+			it.run.answers++
 			if !it.run.good {
 				it.run.good, w.newest = true, it.run.number
 			}
@@ -277,4 +319,13 @@ func (w *world) count() (answered, charged int) {
 		}
 	}
 	return answered, charged
+}
+
+// requests returns how many requests were made, comparisons included.
+func (w *world) requests() int {
+	n := w.compared
+	for _, asked := range w.asked {
+		n += asked
+	}
+	return n
 }

@@ -38,6 +38,13 @@ func (c *Counts) Add(o Counts) {
 // Tokens returns all tokens that the items took, in all attempts of the shard.
 func (c Counts) Tokens() int64 { return c.PromptTokens + c.CompletionTokens + c.WastedTokens }
 
+// HasAnswers reports whether a request for one of the items was answered. Items that a
+// child run keeps do not count, and neither do copies of other items, which have no
+// tokens.
+func (c Counts) HasAnswers() bool {
+	return c.OK > c.Kept && (c.PromptTokens > 0 || c.CompletionTokens > 0 || c.UsageUnknown > 0)
+}
+
 // TokensOnly returns the tokens of the counts, and no items.
 func (c Counts) TokensOnly() Counts {
 	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}
