@@ -160,8 +160,8 @@ func (b *Balancer) allSetAside() error {
 }
 
 // Ready asks all servers that are not set aside, and returns nil if one of them
-// can answer. A fault that concerns every request (Denied, Invalid) counts from
-// any server.
+// can answer. Otherwise a fault that concerns every request (Denied, Invalid) counts
+// more than one that may pass.
 func (b *Balancer) Ready(ctx context.Context) (string, error) {
 	b.mu.Lock()
 	var asked []*server
@@ -185,25 +185,24 @@ func (b *Balancer) Ready(ctx context.Context) (string, error) {
 		all.Go(func() {
 			replies[i].model, replies[i].err = s.Server.Ready(ctx)
 			if replies[i].err == nil {
+				ctx, cancel := context.WithTimeout(ctx, questionTime)
+				defer cancel()
 				_, _ = b.fetchMetrics(ctx, s) // learns the server's start, if it reports one
 			}
 		})
 	}
 	all.Wait()
-	var ready *reply
-	for i := range replies {
-		r := &replies[i]
-		switch {
-		case fault.Is(r.err, fault.Denied), fault.Is(r.err, fault.Invalid):
-			return "", r.err
-		case r.err == nil && ready == nil:
-			ready = r
+	for _, r := range replies {
+		if r.err == nil {
+			return r.model, nil
 		}
 	}
-	if ready == nil {
-		return "", replies[0].err
+	for _, r := range replies {
+		if fault.Is(r.err, fault.Denied) || fault.Is(r.err, fault.Invalid) {
+			return "", r.err
+		}
 	}
-	return ready.model, nil
+	return "", replies[0].err
 }
 
 // Models returns the models that the first server that lists any listed when it was

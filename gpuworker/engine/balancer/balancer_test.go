@@ -364,8 +364,9 @@ func TestThrottledRequestHasNoHintIfOtherServerHasRoom(t *testing.T) {
 		for range 20 {
 			if _, err := f.ask("x"); err != nil {
 				refused++
-				if !fault.Is(err, fault.Throttled) || fault.RetryAfter(err) != 0 {
-					t.Errorf("%v, retry after %s", err, fault.RetryAfter(err))
+				var says *engine.StatusError
+				if !fault.Is(err, fault.Throttled) || fault.RetryAfter(err) != 0 || !errors.As(err, &says) || !says.Quota {
+					t.Errorf("%v, retry after %s; the server says %+v", err, fault.RetryAfter(err), says)
 				}
 			}
 		}
@@ -377,6 +378,34 @@ func TestThrottledRequestHasNoHintIfOtherServerHasRoom(t *testing.T) {
 		f.servers[0].full = 30 * time.Second
 		if _, err := f.ask("x"); fault.RetryAfter(err) != 30*time.Second {
 			t.Errorf("the only server's hint is lost: %v", err)
+		}
+	})
+}
+
+func TestReadyWhileOneOfTwoServersIsBad(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(s *fake){
+		"its key is wrong":    func(s *fake) { s.denies = true },
+		"its metrics hang":    func(s *fake) { s.hangs = true },
+		"it can't be reached": func(s *fake) { s.crash() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 2, func(f *fixture) {
+				spoil(f.servers[1])
+				ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+				defer cancel()
+				if _, err := f.balancer.Ready(ctx); err != nil {
+					t.Errorf("with one good server: %v", err)
+				}
+			})
+		})
+	}
+	bubble(t, 2, func(f *fixture) {
+		f.servers[0].crash()
+		f.servers[1].denies = true
+		if _, err := f.balancer.Ready(f.t.Context()); !fault.Is(err, fault.Denied) {
+			t.Errorf("without a good server: %v, want what only a user can mend", err)
 		}
 	})
 }

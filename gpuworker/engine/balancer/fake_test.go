@@ -22,6 +22,7 @@ type fake struct {
 	hangs        bool          // no answer comes
 	full         time.Duration // every request is refused, with this hint
 	takes        time.Duration // an answer
+	denies       bool          // its key is wrong, as Ready says
 	other        int           // requests of other workers in flight
 	noMetrics    bool
 	deaf         bool          // it takes no new connections, as far as Listens says
@@ -95,7 +96,8 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	case starts <= 0:
 		return engine.Answer{}, unavailable(false, "connection refused")
 	case full > 0:
-		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full", RetryAfter: full}
+		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full", RetryAfter: full,
+			Err: &engine.StatusError{Status: 429, Quota: true, Err: errors.New("pay first")}}
 	case fails || strings.Contains(string(r.Body), "bad"):
 		err := &engine.ServerError{Received: true, Err: errors.New("status 500")}
 		return engine.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err}
@@ -121,8 +123,13 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	return engine.Answer{Text: s.name}, nil
 }
 
-func (s *fake) Metrics(context.Context) (engine.ServerMetrics, error) {
+func (s *fake) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	s.mu.Lock()
+	if s.hangs {
+		s.mu.Unlock()
+		<-ctx.Done()
+		return engine.UnknownMetrics(), fault.WithKind(fault.Canceled, context.Cause(ctx), "GET")
+	}
 	s.metricsCalls++
 	starts, refusal, delay := s.starts, s.refusal, s.metricsDelay
 	v := engine.UnknownMetrics()
@@ -142,7 +149,10 @@ func (s *fake) Metrics(context.Context) (engine.ServerMetrics, error) {
 func (s *fake) Ready(context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.starts <= 0 {
+	switch {
+	case s.denies:
+		return "", fault.New(fault.Denied, "who are you")
+	case s.starts <= 0:
 		return "", unavailable(false, "connection refused")
 	}
 	return "model", nil

@@ -125,9 +125,12 @@ func (b *Balancer) throttled(s *server, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	var e *fault.Error
 	for _, o := range b.servers {
-		if o != s && !o.breaker.setAside() && o.rank(now) == 0 {
-			return &fault.Error{Kind: fault.Throttled, Op: err.Error()}
+		if o != s && !o.breaker.setAside() && o.rank(now) == 0 && errors.As(err, &e) {
+			without := *e
+			without.RetryAfter = 0
+			return &without
 		}
 	}
 	return err
