@@ -353,3 +353,51 @@ func TestRestartedWorkerRefusesRunWhoseSettingIsLost(t *testing.T) {
 		}
 	}
 }
+
+// A server that hangs, and answers garbage for moments meanwhile, is away: its run is not
+// paused for a setting.
+func TestServerThatHangsPausesNoRun(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Uint64().Draw(t, "seed"), 300, rapid.IntRange(1, 32).Draw(t, "in flight"), "a")
+		ends := time.Duration(rapid.IntRange(10, 300).Draw(t, "end")) * time.Second
+		w.outcome = func(_ string, item int, at time.Duration) (Outcome, time.Duration) {
+			took := time.Duration(1 + w.rand.IntN(int(100*time.Millisecond)))
+			switch {
+			case at < time.Second || at > ends:
+				return Answered, took
+			case at < 2*time.Second, at%(45*time.Second) < time.Second: // garbage
+				return "corrupt", took
+			}
+			return hangs, 30 * time.Second
+		}
+		w.run(24 * time.Hour)
+		if answered, _ := w.count(); answered < len(w.asked) {
+			t.Fatalf("%d of %d answered, refused %+v", answered, len(w.asked), w.refused)
+		}
+	})
+}
+
+// Where one server of two fails for good, a run of bad items alone is tried at the other
+// one, and has an end there.
+func TestRunOfBadItemsHasAnEndThoughOneServerIsBad(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		w := newWorld(seed, 5, 1+int(seed), two...)
+		w.nature = Outage
+		w.outcome = func(server string, item int, _ time.Duration) (Outcome, time.Duration) {
+			switch {
+			case server == "b":
+				return "status_408", usual
+			case item >= 0:
+				return "status_500", usual
+			}
+			return Answered, usual
+		}
+		took := w.run(time.Hour)
+		asked := w.requests() - w.compared
+		if w.refused == nil || w.refused.Outcome != "status_500" || took > 3*time.Minute || asked > 20 {
+			t.Errorf("seed %d: refused %+v after %s and %d requests", seed, w.refused, took, asked)
+		}
+	}
+}

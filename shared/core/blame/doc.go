@@ -54,9 +54,10 @@
 //
 // Until a request of a run has succeeded, few are spent. If all fail, the cause is a
 // setting of the run, which only a user can mend, or an outage, which may pass: while
-// comparisons fail too, for as long as it takes. A run that was resumed and meets the
-// outcome again has been told to go on: its items are charged. An answer ends that: if
-// the run is refused later, it pauses again.
+// comparisons, which all servers get in turn, fail too, for as long as it takes. A
+// server that answers one gets a trial. A run that was resumed and meets the outcome
+// again has been told to go on: its items are charged. An answer ends that: if the run
+// is refused later, it pauses again. A server that is silent hangs, which is an outage.
 //
 // A worker that begins in the middle of a run may get the items that are left because
 // the server refuses them. So the caller looks up, before an unproven run is refused,

@@ -145,13 +145,24 @@ func (l *Ledger) admitUnproven(item Item, c *contact, first bool, now time.Time)
 	case lookUp:
 		return Admission{Until: now.Add(lastWait), LookUp: true}
 	case compare:
-		s := l.server(c.server)
-		if s.comparing {
-			return Admission{Until: now.Add(lastWait)}
-		}
-		return Admission{Until: now.Add(lastWait), Compare: s.name}
+		return Admission{Until: now.Add(lastWait), Compare: l.nextComparison(c)}
 	}
-	return l.begin(item, c, first, now, Admission{})
+	var a Admission
+	if d.server != "" {
+		a.Servers = []string{d.server}
+	}
+	return l.begin(item, c, first, now, a)
+}
+
+// nextComparison names the server whose turn it is to get a comparison for an unproven
+// run; "" if it has one. All get some: one that answers may be the only one that does.
+func (l *Ledger) nextComparison(c *contact) string {
+	s := l.servers[c.turn%len(l.servers)]
+	if s.comparing {
+		return ""
+	}
+	c.turn++
+	return s.name
 }
 
 // admitProven decides about a request of a proven run, by the servers that are
@@ -230,8 +241,8 @@ func (l *Ledger) Answered(r Request, server string, now time.Time) {
 		c.answered(r)
 	}
 	for _, c := range l.runs {
-		if c != r.contact && !c.failing.IsZero() && c.server == s.name {
-			c.otherAnswered(r.comparison != nil, now)
+		if c != r.contact && c.concerns(s.name, r.comparison != nil) {
+			c.otherAnswered(s.name, r.comparison != nil, now)
 		}
 	}
 }
@@ -253,7 +264,7 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 	if c == nil {
 		s.failed(r, f, now)
 		for _, c := range l.runs {
-			if !c.failing.IsZero() && c.server == s.name {
+			if c.concerns(s.name, true) {
 				c.comparisonFailed(f.Nature, now, s.due)
 			}
 		}

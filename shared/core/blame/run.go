@@ -18,8 +18,10 @@ const (
 	// withoutAnswer is how long a proven run may be without any answer until its
 	// setting is at fault. If comparisons are answered meanwhile, that many different
 	// items must fail: fewer may be at fault themselves. At most maxCharged of them are
-	// charged meanwhile.
+	// charged meanwhile. Failures further apart than maxSilence do not count together: a
+	// server that is silent hangs.
 	withoutAnswer = time.Minute
+	maxSilence    = 30 * time.Second
 	manyItems     = 8
 	maxCharged    = 32
 )
@@ -50,10 +52,12 @@ type contact struct {
 	outages  int       // failures that may pass
 	same     bool      // one had the earlier outcome
 	settings time.Time // since when all failures, also of comparisons, are of settings; zero if the last may pass
+	met      time.Time // the last failure, also of a comparison
 	compared time.Time // since when its server answers others; zero if it does not
 	server   string
 	last     Failure
-	cleared  bool // a comparison was answered: one more trial
+	cleared  string // a server that has answered a comparison: one more trial there; "" for none
+	turn     int    // counts the comparisons of an unproven run
 	// inconclusive says that the last comparison failed for a setting. That may be its
 	// own: its model is gone, or the server has no chat. Only a trial tells.
 	inconclusive bool
@@ -95,7 +99,7 @@ func (c *contact) tells() bool { return c.proven || c.worked || c.charging }
 // forget forgets the failures since the last answer.
 func (c *contact) forget() {
 	c.trials, c.items, c.charged, c.outages, c.same, c.inconclusive = 0, c.items[:0], 0, 0, false, false
-	c.failing, c.settings, c.compared = time.Time{}, time.Time{}, time.Time{}
+	c.failing, c.settings, c.compared, c.cleared = time.Time{}, time.Time{}, time.Time{}, ""
 }
 
 // failed records a failure.
@@ -110,25 +114,26 @@ func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
 		c.outages++
 	}
 	c.server, c.last, c.same = server, f, c.same || f.Outcome == c.earlier
-	c.met(f.Nature, now)
+	c.meet(f.Nature, now)
 	wait := min(firstTrial<<min(c.trials, 6), lastWait)
 	c.due = now.Add(max(wait, min(f.RetryAfter, maxHint)))
 }
 
-// met records the nature of the last failure.
-func (c *contact) met(n Nature, now time.Time) {
+// meet records the nature of the last failure.
+func (c *contact) meet(n Nature, now time.Time) {
 	switch {
 	case n == Outage:
 		c.settings = time.Time{}
-	case c.settings.IsZero():
+	case c.settings.IsZero(), now.Sub(c.met) > maxSilence:
 		c.settings = now
 	}
+	c.met = now
 }
 
 // comparisonFailed records that the run's server failed a comparison, and gets the next
 // one at due.
 func (c *contact) comparisonFailed(n Nature, now, due time.Time) {
-	c.met(n, now)
+	c.meet(n, now)
 	if n == Setting {
 		c.compared = time.Time{}
 	}
@@ -153,13 +158,21 @@ func (c *contact) hopeless(now time.Time) bool {
 	case !c.compared.IsZero():
 		return now.Sub(c.compared) >= withoutAnswer && len(c.items) == manyItems
 	}
-	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer
+	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
 }
 
-// otherAnswered records that the run's server answers others: a comparison, or a request
-// of another run.
-func (c *contact) otherAnswered(comparison bool, now time.Time) {
-	c.cleared = c.cleared || comparison
+// concerns reports whether the run fails, so that what others meet on the server tells
+// something of it. Comparisons of an unproven run go to all servers.
+func (c *contact) concerns(server string, comparison bool) bool {
+	return !c.failing.IsZero() && (c.server == server || comparison && !c.proven)
+}
+
+// otherAnswered records that a server answers others: a comparison, or a request of
+// another run.
+func (c *contact) otherAnswered(server string, comparison bool, now time.Time) {
+	if comparison {
+		c.cleared = server
+	}
 	if c.compared.IsZero() {
 		c.compared = now
 	}
@@ -195,10 +208,11 @@ func (c *contact) admit(now time.Time) decision {
 	case c.nature() == Setting, c.trials >= maxTrials && !c.compared.IsZero(), c.hopeless(now):
 		c.lookingUp = true
 		return decision{verb: lookUp}
-	case c.cleared:
-		c.cleared = false
+	case c.cleared != "":
+		server := c.cleared
+		c.cleared = ""
 		c.trials++
-		return decision{verb: goOn}
+		return decision{verb: goOn, server: server}
 	case now.Before(c.due):
 		return decision{verb: wait, until: c.due}
 	case c.inconclusive:
@@ -210,8 +224,9 @@ func (c *contact) admit(now time.Time) decision {
 
 // decision is what a contact decides about a request.
 type decision struct {
-	verb  verb
-	until time.Time // of wait
+	verb   verb
+	until  time.Time // of wait
+	server string    // of goOn; "" for any
 }
 
 type verb uint8

@@ -52,6 +52,9 @@ const smallQuestion = -100
 // named is the outcome of an item that is at fault itself, as its server says.
 const named Outcome = "named"
 
+// hangs is the outcome of a request that ends without telling anything.
+const hangs Outcome = "hangs"
+
 type simulatedRun struct {
 	name    string
 	number  int
@@ -247,6 +250,10 @@ func (w *world) ask(it *item, a Admission) {
 			w.charged[it.index] = true
 			w.finish()
 			return
+		case hangs:
+			w.ledger.Abandon(a.Request, w.now)
+			w.after(Outage.Backoff(it.tries), func() { w.admit(it) })
+			return
 		}
 		w.failures++
 		f := w.failure(o)
@@ -294,9 +301,12 @@ func (w *world) compare(server string, run *simulatedRun, then func()) {
 	}
 	o, took := w.outcome(server, question, w.now.Sub(w.start))
 	w.after(took, func() {
-		if o == Answered {
+		switch o {
+		case Answered:
 			w.ledger.Answered(r, server, w.now)
-		} else {
+		case hangs:
+			w.ledger.Abandon(r, w.now)
+		default:
 			w.ledger.Failed(r, server, w.failure(o), w.now)
 		}
 		then()
