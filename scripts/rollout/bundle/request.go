@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"rollout/shared/config"
@@ -23,9 +24,10 @@ func (p *packer) manifest(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Config.Request != nil {
-		r := withoutTexts(*m.Config.Request)
-		m.Config.Request = &r
+	m.Config = runConfig(m.Config)
+	m.Roles = slices.Clone(m.Roles)
+	for i, r := range m.Roles {
+		m.Roles[i].Request = withoutTexts(r.Request)
 	}
 	return indented(m)
 }
@@ -33,26 +35,49 @@ func (p *packer) manifest(ctx context.Context) ([]byte, error) {
 // deployment returns the installation's config without prompts and keys.
 func (p *packer) deployment() config.Deployment {
 	d := p.Deployment
-	d.Engine.Request = withoutTexts(d.Engine.Request)
+	d.Engine.Request = *withoutTexts(&d.Engine.Request)
 	d.Engines = maps.Clone(d.Engines)
 	for name, e := range d.Engines {
-		e.Request = withoutTexts(e.Request)
+		e.Request = *withoutTexts(&e.Request)
 		d.Engines[name] = e
 	}
-	if d.Defaults.Request != nil {
-		r := withoutTexts(*d.Defaults.Request)
-		d.Defaults.Request = &r
-	}
+	d.Defaults = runConfig(d.Defaults)
 	return d
+}
+
+// runConfig returns the config of a run without prompts and keys: its own, and those of
+// its judges.
+func runConfig(c config.Run) config.Run {
+	c.Request = withoutTexts(c.Request)
+	c.Grades = slices.Clone(c.Grades)
+	for i := range c.Grades {
+		g := &c.Grades[i]
+		g.Request = withoutTexts(g.Request)
+		for _, text := range []*string{&g.System, &g.Prompt, &g.Rubric} {
+			*text = withoutText(*text)
+		}
+	}
+	return c
+}
+
+// withoutText returns how long a text is; "" for none.
+func withoutText(text string) string {
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("(left out: %d bytes)", len(text))
 }
 
 // withoutTexts returns r without what may be a prompt or a key: the system message,
 // the values of headers and of the URL's query, and all of extra but numbers and
 // booleans. Names stay, also those of secrets.
-func withoutTexts(r config.Request) config.Request {
-	if r.System != "" {
-		r.System = fmt.Sprintf("(left out: %d bytes)", len(r.System))
+// It returns nil for nil.
+func withoutTexts(given *config.Request) *config.Request {
+	if given == nil {
+		return nil
 	}
+	r := *given
+	r.System = withoutText(r.System)
 	r.Headers, r.Query, r.Extra = maps.Clone(r.Headers), maps.Clone(r.Query), maps.Clone(r.Extra)
 	for name, value := range r.Headers {
 		if !strings.HasPrefix(value, config.SecretPrefix) {
@@ -69,5 +94,5 @@ func withoutTexts(r config.Request) config.Request {
 			r.Extra[name] = leftOut
 		}
 	}
-	return r
+	return &r
 }

@@ -69,7 +69,10 @@ func newCanaryFixture(t *testing.T) fixture {
 		"[engine]\nurl = \"http://127.0.0.1:1/v1\"\nsecret = \"engine-key\"\n" +
 		"system = \"" + secretPrompt + "\"\n" +
 		"headers = { api-key = \"secret:engine-key\", x-own = \"" + secretOther + "\" }\n" +
-		"[defaults.request.query]\nkey = \"" + secretOther + "\"\n"
+		"[defaults.request.query]\nkey = \"" + secretOther + "\"\n" +
+		"[[defaults.grade]]\nname = \"style\"\nkind = \"judge\"\nrange = [0, 1]\n" +
+		"system = \"" + secretPrompt + "\"\nprompt = \"" + secretPrompt + " {answer} {rubric}\"\n" +
+		"rubric = \"" + secretPrompt + "\"\nrequest.headers = { x-own = \"" + secretOther + "\" }\n"
 	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte(toml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +82,9 @@ func newCanaryFixture(t *testing.T) fixture {
 	m.Config.Request = &config.Request{System: secretPrompt, Headers: map[string]string{"x-own": secretOther},
 		Query: map[string]string{"key": secretOther},
 		Extra: map[string]any{"top_k": 7, "instructions": secretPrompt, "user": map[string]any{"key": secretOther}}}
+	m.Config.Grades = []config.Grade{{Name: "style", Kind: config.GradeJudge, System: secretPrompt, Prompt: secretPrompt,
+		Rubric: secretPrompt, Request: m.Config.Request}}
+	m.Roles = []record.Role{{Name: "judge-style", Request: m.Config.Request}}
 	f.save(record.ManifestKey(runA), m)
 	f.put("prompts/nightly.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`"}`+"\n")
 	f.put("runs/"+string(runA)+"/completions.jsonl",
