@@ -136,12 +136,13 @@ func (v *verdicts) of(ctx context.Context, w *writer, about judge.Ref) (s grade.
 	}
 }
 
-// more reads the next shards, several at once. Of each verdict a few bytes are kept.
+// more reads the next shards, several at once. It keeps a few bytes of each verdict.
 func (v *verdicts) more(ctx context.Context, w *writer) error {
 	docs, err := w.docsOf(ctx, v.lo, min(v.lo+aheadResults, v.hi))
 	if err != nil {
 		return err
 	}
+	docs = docs[:result.Together(docs)]
 	read := make([][]verdict, len(docs))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, d := range docs {

@@ -3,35 +3,35 @@ package plan
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
-	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/record"
 	"rollout/shared/result"
 )
 
 // shardsAhead is how many shards are read at once: a remote store answers concurrent
-// requests faster than one after another. Their lines and results are in memory.
+// requests faster than one after another. Their lines and results are in memory; larger
+// results are fewer at once: see result.Together.
 const shardsAhead = 8
 
 // items yields the answered items of all results, in order, with their lines.
 func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.Answered, error] {
 	return func(yield func(kind.Answered, error) bool) {
-		index := input.NewIndex(r.Blobs, r.Docs)
 		var docs []shard.Doc
 		flush := func() (more bool) {
-			shards, err := r.read(ctx, m, index, docs)
-			docs = docs[:0]
-			if err != nil {
-				yield(kind.Answered{}, err)
-				return false
-			}
-			for _, items := range shards {
-				for _, it := range items {
+			for n := 0; len(docs) > 0; docs = docs[n:] {
+				n = result.Together(docs)
+				shards, err := r.read(ctx, m, docs[:n])
+				if err != nil {
+					yield(kind.Answered{}, err)
+					return false
+				}
+				for _, it := range slices.Concat(shards...) {
 					if !yield(it, nil) {
 						return false
 					}
@@ -53,13 +53,12 @@ func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.An
 }
 
 // read reads the answered items of the shards.
-func (r results) read(ctx context.Context, m record.Manifest, index *input.Index,
-	docs []shard.Doc) ([][]kind.Answered, error) {
+func (r results) read(ctx context.Context, m record.Manifest, docs []shard.Doc) ([][]kind.Answered, error) {
 	out := make([][]kind.Answered, len(docs))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, d := range docs {
 		group.Go(func() (err error) {
-			out[i], err = answered(ctx, r.Planner, m, index, d)
+			out[i], err = r.answered(ctx, m, d)
 			return fault.Wrap(err, "shard %d", d.Shard)
 		})
 	}
@@ -67,15 +66,15 @@ func (r results) read(ctx context.Context, m record.Manifest, index *input.Index
 }
 
 // answered reads the answered items of a shard that has a result.
-func answered(ctx context.Context, p *Planner, m record.Manifest, index *input.Index,
-	d shard.Doc) (items []kind.Answered, err error) {
-	in, rows, err := result.ReadShard(ctx, p.Blobs, index, m, d)
+func (r results) answered(ctx context.Context, m record.Manifest, d shard.Doc) (items []kind.Answered, err error) {
+	in, rows, err := result.ReadShard(ctx, r.Blobs, r.index, m, d)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range rows {
-		if r.Class == "" {
-			items = append(items, kind.Answered{Item: in.FirstItem + uint64(r.Item), Line: in.Lines[r.Item].Bytes, Row: r.Bytes})
+	for _, row := range rows {
+		if row.Class == "" {
+			items = append(items, kind.Answered{Item: in.FirstItem + uint64(row.Item), Line: in.Lines[row.Item].Bytes,
+				Row: row.Bytes})
 		}
 	}
 	return items, nil

@@ -115,9 +115,13 @@ type results struct {
 	index  *input.Index
 }
 
+func (p *Planner) results(id identity.RunID, lo, hi int) results {
+	return results{Planner: p, run: id, lo: lo, hi: hi, index: input.NewIndex(p.Blobs, p.Docs)}
+}
+
 // lastResults returns the results of what was planned last.
 func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
-	r := results{Planner: p, run: id, lo: doc.Shards, hi: doc.Shards, index: input.NewIndex(p.Blobs, p.Docs)}
+	r := p.results(id, doc.Shards, doc.Shards)
 	first := doc.LastFirst()
 	if first == doc.Merged { // an input without a line has no range
 		return r, nil
@@ -129,7 +133,7 @@ func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record
 
 // inputResults returns the results of the run's inputs.
 func (p *Planner) inputResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
-	r := results{Planner: p, run: id, hi: doc.Shards}
+	r := p.results(id, 0, doc.Shards)
 	ranges := 0
 	for _, in := range doc.Ranges {
 		ranges += in.Count

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -153,6 +154,22 @@ func TestABatchWithoutAJudgeDoesNotGrow(t *testing.T) {
 	d.submitted()
 	if p := d.plan(); !p.Complete() || p.Growing {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A shard that counts as done has its result at once; without it, the plan is asked for
+// again.
+func TestAJudgeWaitsForEveryResult(t *testing.T) {
+	t.Parallel()
+	d := newJudged(t, []config.Grade{{Name: "first"}}, file{text: `{"prompt":"a"}` + "\n"})
+	d.submitted()
+	d.commit(d.answered(0, "A"))
+	hosttest.Save(t, d.Ports, identity.ShardKey(id, 0), shard.New(id, 0))
+	if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v, want Unavailable", err)
+	}
+	if p := d.plan(); p.Appended != nil || p.ProblemKind != "" {
+		t.Errorf("the plan is %+v", p)
 	}
 }
 

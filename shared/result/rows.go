@@ -25,6 +25,26 @@ func Read(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) 
 	return b, nil
 }
 
+// bytesTogether bounds the results that are in memory at once, but for a larger one.
+const bytesTogether = 64 << 20
+
+// Together returns how many shards, from the first on, have results or checkpoints that
+// are small enough to be in memory at once: at least one, if there is any.
+func Together(docs []shard.Doc) int {
+	size := int64(0)
+	for n, d := range docs {
+		for _, ref := range []*shard.Ref{d.Result, d.Checkpoint} {
+			if ref != nil {
+				size += ref.Length
+			}
+		}
+		if n > 0 && size > bytesTogether {
+			return n
+		}
+	}
+	return len(docs)
+}
+
 // NotCommitted is the error of a result that is not the one that was committed.
 func NotCommitted(ref shard.Ref) error {
 	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup",
