@@ -12,7 +12,6 @@ import (
 	"rollout/functions/internal/judging"
 	"rollout/functions/status"
 	"rollout/shared/blob"
-	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/grade"
 	"rollout/shared/grade/judge"
@@ -30,7 +29,8 @@ type JudgeReport struct {
 	// why.
 	Score *float64    `json:"score"`
 	Cause grade.Cause `json:"cause"`
-	Said  string      `json:"said"` // the begin of the judge's answer, or why it has none
+	Said  string      `json:"said"`          // the begin of the judge's answer, or why it has none
+	Cut   bool        `json:"cut,omitempty"` // the judge did not end its answer
 }
 
 // maxSaid bounds what is shown of a judge's answer, in bytes.
@@ -120,15 +120,14 @@ func (x *Explainer) verdict(ctx context.Context, p status.Progress, f foundLine,
 		if err != nil {
 			return r, err
 		}
-		said, err := dialect.ReadAnswers(dialect.Plain, row)
+		s, said, err := judging.ReadScore(j, row)
 		if err != nil {
 			return r, err
 		}
-		s := j.Score(said)
 		if r.Cause = s.Cause; s.Cause == "" {
 			r.Score = &s.Value
 		}
-		r.Said = text.Truncate(said[0], maxSaid, "…")
+		r.Said, r.Cut = text.Truncate(said[0].Text, maxSaid, "…"), said[0].Cut
 	}
 	return r, nil
 }
@@ -138,10 +137,14 @@ func (r JudgeReport) outcome() string {
 	switch {
 	case r.Score != nil:
 		return fmt.Sprintf("it says %q, which scores %v", r.Said, *r.Score)
+	case r.Cause == grade.Unparseable && r.Cut:
+		return fmt.Sprintf("no score: its answer %q was cut; raise its max_tokens", r.Said)
 	case r.Cause == grade.Unparseable:
-		return fmt.Sprintf("it says %q, which is no score", r.Said)
+		return fmt.Sprintf("no score: its answer %q has none that can be read", r.Said)
 	case r.Cause != "":
-		return fmt.Sprintf("no score, because of %s: %s", r.Cause, r.Said)
+		return fmt.Sprintf("no score (%s): %s", r.Cause, r.Said)
+	case r.State == Answered: // before its shard was sealed, so that its row stands in no result
+		return "it is answered, and its score stands in the row of the answer"
 	}
 	return "it is " + strings.ReplaceAll(string(r.State), "_", " ")
 }

@@ -190,8 +190,8 @@ func (v *verdicts) shard(ctx context.Context, w *writer, d shard.Doc) (out []ver
 	return out, nil
 }
 
-// verdict reads the outcome of a judge's item from its row. An item that failed is no
-// score, whatever it failed of.
+// verdict reads the outcome of a judge's item from its row. A failed item has no score,
+// whatever the reason.
 func (v *verdicts) verdict(r result.Row) (verdict, error) {
 	about, err := judging.RefOf(r.Bytes)
 	switch {
@@ -202,6 +202,6 @@ func (v *verdicts) verdict(r result.Row) (verdict, error) {
 	case r.Class != "":
 		return verdict{about, grade.Missing(grade.JudgeFailed)}, nil
 	}
-	said, err := dialect.ReadAnswers(dialect.Plain, r.Bytes)
-	return verdict{about, v.judge.Score(said)}, err
+	s, _, err := judging.ReadScore(v.judge, r.Bytes)
+	return verdict{about, s}, err
 }

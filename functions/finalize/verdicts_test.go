@@ -26,7 +26,7 @@ import (
 // are in 4 shards:
 //
 //	shard 4: 0/0 says 10     1/0 says 0     committed
-//	shard 5: 2/0 says 12     4/0 failed     committed
+//	shard 5: 2/0 is cut at 1 4/0 failed     committed
 //	shard 6: 5/0 says 5      5/1 no row     sealed with a checkpoint
 //	shard 7: 7/0                            never sent
 type judgedRun struct {
@@ -57,7 +57,8 @@ func newJudgedRun(t *testing.T) judgedRun {
 	d.commit(2, []result.Row{d.answer(4, "x", 1), d.answer(5, "x", 2)})
 	d.commit(3, []result.Row{d.answer(6, "x", 1), d.answer(7, "x", 1)})
 	d.commit(4, []result.Row{said(0, "0/0", "10"), said(1, "1/0", " 0.")})
-	d.commit(5, []result.Row{said(0, "2/0", "12"), d.failed(11, fault.Engine, dialect.Plain)})
+	cut := result.Row{Bytes: []byte(`{"id":"2/0","completion":"1","finish_reason":"length"}` + "\n")}
+	d.commit(5, []result.Row{cut, d.failed(11, fault.Engine, dialect.Plain)})
 	d.seal(6, []result.Row{said(0, "5/0", "5")})
 	s := state(run.Finalizing, 7)
 	s.Shards, s.Items, s.NextShard, s.FrozenFrontier = 8, 15, 7, 7

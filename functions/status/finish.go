@@ -1,6 +1,9 @@
 package status
 
-import "rollout/shared/core/shard"
+import (
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+)
 
 // finishReasons counts the committed answers by finish reason, if there is any other
 // than stop, or the run has ended: its end brings the stops as well. Copies of answers
@@ -20,7 +23,7 @@ func finishReasons(p Progress) map[string]int {
 // CutAtLength returns how many answers were cut because their tokens were used up.
 func (s Status) CutAtLength() int {
 	n := 0
-	for _, reason := range []string{"length", "max_tokens", "model_length", "max_output_tokens"} {
+	for _, reason := range dialect.CutReasons() {
 		n += s.FinishReasons[reason]
 	}
 	return n

@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -26,24 +23,19 @@ import (
 // judgeModel is the model of the judges' pool.
 const judgeModel = "wise"
 
-// moodyJudge is a server of two models: one that fakellm answers, and a judge that is
-// slow, wrong and dead at times. What it judges, it judges by trueVerdict.
+// moodyJudge is the server of a judge that is slow, wrong and dead at times. What it
+// judges, it judges by trueVerdict.
 type moodyJudge struct {
 	*httptest.Server
-	answers http.Handler // of the other model
 
 	mu       sync.Mutex
 	requests int
 	strange  []string // requests that the config does not make
 }
 
-func newMoodyJudge(t *testing.T, answers string) *moodyJudge {
+func newMoodyJudge(t *testing.T) *moodyJudge {
 	t.Helper()
-	u, err := url.Parse(strings.TrimSuffix(answers, "/v1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &moodyJudge{answers: httputil.NewSingleHostReverseProxy(u)}
+	m := &moodyJudge{}
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
 	return m
@@ -61,8 +53,8 @@ func trueVerdict(n int) (text string, score float64, cause grade.Cause) {
 	switch n % 10 {
 	case 3:
 		return "I would rather not say. 7 of 10?", 0, grade.Unparseable
-	case 5:
-		return "Score: 11", 0, grade.Unparseable
+	case 5: // it is cut
+		return "Score: 1", 0, grade.Unparseable
 	case 7, 9: // it always fails
 		return "", 0, grade.JudgeFailed
 	}
@@ -83,14 +75,17 @@ func (m *moodyJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		MaxTokens   int `json:"max_tokens"`
 		Messages    []struct{ Role, Content string }
 	}
-	if r.Method != http.MethodPost || json.Unmarshal(body, &q) != nil || q.Model != judgeModel {
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		m.answers.ServeHTTP(w, r)
+	if r.Method != http.MethodPost { // it lists no models, and says nothing of its health
+		http.NotFound(w, r)
+		return
+	}
+	if err := json.Unmarshal(body, &q); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	var found []string
 	if len(q.Messages) == 1 && q.Messages[0].Content == "hi" { // a worker asks whether the server answers
-		say(w, "hi")
+		say(w, "hi", "stop")
 		return
 	}
 	if len(q.Messages) == 2 {
@@ -99,8 +94,9 @@ func (m *moodyJudge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	turn := m.requests
 	m.requests++
-	if found == nil || r.Header.Get("X-Judge") != "yes" || q.Temperature == nil || *q.Temperature != 0 ||
-		q.MaxTokens != 40 || !strings.Contains(q.Messages[0].Content, "Answers {in braces} are fine.") {
+	if found == nil || q.Model != judgeModel || r.Header.Get("X-Judge") != "yes" || q.MaxTokens != 40 ||
+		q.Temperature == nil || *q.Temperature != 0 ||
+		!strings.Contains(q.Messages[0].Content, "Answers {in braces} are fine.") {
 		m.strange = append(m.strange, string(body))
 	}
 	m.mu.Unlock()
@@ -142,20 +138,24 @@ func (m *moodyJudge) judge(w http.ResponseWriter, r *http.Request, n, turn int) 
 		return
 	}
 	text, _, _ := trueVerdict(n)
-	say(w, text)
+	finish := "stop"
+	if n%10 == 5 {
+		finish = "length"
+	}
+	say(w, text, finish)
 }
 
 // say writes a chat's answer.
-func say(w http.ResponseWriter, text string) {
+func say(w http.ResponseWriter, text, finish string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"object": "chat.completion", "model": judgeModel,
-		"choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
+		"choices": []any{map[string]any{"index": 0, "finish_reason": finish,
 			"message": map[string]any{"role": "assistant", "content": text}}},
 		"usage": map[string]any{"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}})
 }
 
-// judges are a deployment with a scoring service and a pool of judges, whose runs are
-// graded by both.
-func judges(reward string) string {
+// judges are a deployment with a scoring service and a pool of judges that has an engine
+// of its own, whose runs are graded by both.
+func judges(reward, judge string) string {
 	return fmt.Sprintf(`secrets = ["reward-key"]`+quickHealth+`
 [[pool]]
 name = "default"
@@ -163,6 +163,9 @@ model = "mock"
 [[pool]]
 name = "judges"
 model = %q
+engine = "judge"
+[engines.judge]
+url = "%s/v1"
 [worker]
 in_flight = 8
 checkpoint = "200ms"
@@ -203,7 +206,7 @@ range = [0, 8]
 max_tokens = 40
 [defaults.grade.request]
 headers = { X-Judge = "yes" }
-`, judgeModel, reward, judgeModel)
+`, judgeModel, judge, reward, judgeModel)
 }
 
 // TestJudgedBatchInventsNoScore answers prompts, and has the answers scored by a service
@@ -212,13 +215,13 @@ headers = { X-Judge = "yes" }
 func TestJudgedBatchInventsNoScore(t *testing.T) {
 	t.Parallel()
 	const items = 80
-	service, server := newMoodyService(t), newMoodyJudge(t, serve(t).url)
+	service, server := newMoodyService(t), newMoodyJudge(t)
 	var prompts strings.Builder
 	for n := range items {
 		fmt.Fprintf(&prompts, `{"id":"%03d","prompt":"question %d {answer}\", {\"x","number":%d}`+"\n", n, n, n)
 	}
 	prompts.WriteString("no json\n" + `{"id":"none","prompt":"question 1 {answer}\", {\"x"}` + "\n")
-	i := install(t, server.URL+"/v1", 2, judges(service.URL))
+	i := install(t, serve(t).url, 2, judges(service.URL, server.URL))
 	id := i.submit(promptsFile(t, prompts.String()))
 	eventually(t, "some answers are judged", func() bool { return server.judged() >= items/4 })
 	i.up.killGroup()
@@ -311,6 +314,7 @@ func (i *testInstallation) wantJudgeExplained(id identity.RunID) {
 	}{
 		"001": {diagnosis.Answered, "", "It is 10 lines long. Score: 1"},
 		"003": {diagnosis.Answered, grade.Unparseable, "7 of 10?"},
+		"005": {diagnosis.Answered, grade.Unparseable, "Score: 1"},
 		"009": {diagnosis.Failed, grade.JudgeFailed, "that is not nice"},
 	} {
 		p := do(i.t, 0, "explain", "--dir", i.dir, "--json", string(id), item)

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -20,8 +21,18 @@ type textPart struct {
 // in their order: what Answer.Text was. An answer without a text, such as an embedding,
 // is "". A row that is not an output row is Corrupt.
 func ReadAnswers(d Name, row []byte) (texts []string, err error) {
+	if d == Plain {
+		answers, err := ReadCompletions(row)
+		for _, a := range answers {
+			texts = append(texts, a.Text)
+		}
+		return texts, err
+	}
 	var value, values []byte // of one answer, and of all if there are several
-	one, all := answerNames(d)
+	one, all := "response", ""
+	if d == Bedrock {
+		one, all = "modelOutput", "modelOutputs"
+	}
 	o := jsonl.ReadObject(row) // a line's own members may differ from these in upper and lower case alone
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
 		switch string(m.Name) {
@@ -40,37 +51,63 @@ func ReadAnswers(d Name, row []byte) (texts []string, err error) {
 		texts, err = openAIAnswers(value)
 	case d == Vertex:
 		texts, err = vertexAnswers(value)
-	case d == Bedrock:
-		texts, err = listOf(value, values, func(m struct{ Content []textPart }) string { return textOf(m.Content) })
-	case values == nil:
-		texts = make([]string, 1)
-		err = json.Unmarshal(value, &texts[0])
 	default:
-		texts, err = listOf(nil, values, func(a struct{ Completion string }) string { return a.Completion })
+		texts, err = bedrockAnswers(value, values)
 	}
 	return texts, fault.WithKind(fault.Corrupt, err, "read the answers of a row")
 }
 
-// answerNames returns the names of the members with the first answer and with all of them.
-func answerNames(d Name) (one, all string) {
-	switch d {
-	case OpenAI, Vertex:
-		return "response", ""
-	case Bedrock:
-		return "modelOutput", "modelOutputs"
+// ReadCompletions returns the answers in an output row of the plain dialect that
+// AppendOutput wrote, in their order: the text and the finish reason of each. A row that
+// is not an output row is Corrupt.
+func ReadCompletions(row []byte) (answers []Answer, err error) {
+	type completion struct {
+		Completion   *string
+		FinishReason string `json:"finish_reason"`
 	}
-	return "completion", "completions"
+	var one completion
+	var all []completion
+	o := jsonl.ReadObject(row)
+	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
+		switch string(m.Name) {
+		case "completion":
+			err = json.Unmarshal(m.Value, &one.Completion)
+		case "finish_reason":
+			err = json.Unmarshal(m.Value, &one.FinishReason)
+		case "completions":
+			err = json.Unmarshal(m.Value, &all)
+		}
+	}
+	if len(all) == 0 {
+		all = []completion{one}
+	}
+	for _, c := range all {
+		if err = cmp.Or(err, o.Err()); err == nil && c.Completion == nil {
+			err = fault.New(fault.Corrupt, "it has no answer")
+		}
+		if err != nil {
+			return nil, fault.WithKind(fault.Corrupt, err, "read the answers of a row")
+		}
+		answers = append(answers, Answer{Text: *c.Completion, FinishReason: c.FinishReason})
+	}
+	return answers, nil
 }
 
-// listOf reads the list, or one value if there is no list, and returns the text of each.
-func listOf[T any](one, list []byte, text func(T) string) (texts []string, err error) {
-	if list == nil {
-		list = slices.Concat([]byte{'['}, one, []byte{']'})
+// CutReasons are the finish reasons of answers that were cut because their tokens were
+// used up.
+func CutReasons() []string {
+	return []string{"length", "max_tokens", "model_length", "max_output_tokens"}
+}
+
+// bedrockAnswers reads the answers in values, or one value if there are no values.
+func bedrockAnswers(value, values []byte) (texts []string, err error) {
+	if values == nil {
+		values = slices.Concat([]byte{'['}, value, []byte{']'})
 	}
-	var all []T
-	err = json.Unmarshal(list, &all)
+	var all []struct{ Content []textPart }
+	err = json.Unmarshal(values, &all)
 	for _, a := range all {
-		texts = append(texts, text(a))
+		texts = append(texts, textOf(a.Content))
 	}
 	return texts, err
 }

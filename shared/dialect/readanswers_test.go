@@ -69,3 +69,24 @@ func TestReadAnswersRefusesOtherRows(t *testing.T) {
 		}
 	}
 }
+
+func TestReadCompletionsSaysHowEachAnswerEnded(t *testing.T) {
+	t.Parallel()
+	for row, want := range map[string][]dialect.Answer{
+		`{"completion":"a","finish_reason":"length","Finish_Reason":"stop"}`: {{Text: "a", FinishReason: "length"}},
+		`{"completion":"a","finish_reason":null}`:                            {{Text: "a"}},
+		`{"completion":"a","completions":[{"completion":"a","finish_reason":"stop"},{"completion":"","finish_reason":` +
+			`"max_tokens"}],"finish_reason":"stop"}`: {{Text: "a", FinishReason: "stop"}, {FinishReason: "max_tokens"}},
+	} {
+		got, err := dialect.ReadCompletions([]byte(row))
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", row, err, d)
+		}
+	}
+	for _, row := range []string{`{"completion":"a","completions":[{}]}`, `{"completion":"a","finish_reason":1}`,
+		`{"completion":"a"`} {
+		if got, err := dialect.ReadCompletions([]byte(row)); !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %v, %v, want Corrupt", row, got, err)
+		}
+	}
+}

@@ -7,10 +7,12 @@ package judging
 
 import (
 	"context"
+	"slices"
 	"sort"
 
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 	"rollout/shared/grade/judge"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -23,11 +25,8 @@ type Judge struct {
 	Number   int
 }
 
-// Grader returns the number of the judge among the run's graders.
-func (j Judge) Grader() int { return j.Manifest.Config.Judges()[j.Number] }
-
 // Shards returns the shards [lo, hi) of the judge's lines among the run's planned shards.
-// They are none before its lines are planned, and if no answer is read by it.
+// The range is empty before its lines are planned, and if it reads no answer.
 func (j Judge) Shards(ctx context.Context, planned int) (lo, hi int, err error) {
 	all := len(j.Manifest.Config.Judges())
 	lo, err = j.first(ctx, j.Number)
@@ -82,6 +81,20 @@ func (j Judge) Lines(ctx context.Context, shard int) ([]input.Line, error) {
 	}
 	in, err := j.Index.LoadShard(ctx, j.Manifest, e.Range, row)
 	return in.Lines, err
+}
+
+// ReadScore reads the score from the output row of a judge's line. said are the judge's
+// answers: one or more.
+func ReadScore(j *judge.Judge, row []byte) (s grade.Score, said []judge.Said, err error) {
+	answers, err := dialect.ReadCompletions(row)
+	if err != nil {
+		return s, nil, err
+	}
+	for _, a := range answers {
+		cut := slices.Contains(dialect.CutReasons(), a.FinishReason) || a.FinishReason == "content_filter"
+		said = append(said, judge.Said{Text: a.Text, Cut: cut})
+	}
+	return j.Score(said), said, nil
 }
 
 // RefOf returns the answer that a judge's line, or the row of one, is about.

@@ -28,7 +28,7 @@ import (
 type Judge struct {
 	system, prompt []piece
 	rubric         string
-	verdict        func(text string) grade.Score
+	verdict        rules.Verdict
 }
 
 // New returns the judge of a grader. One whose texts or expressions are faulty is
@@ -88,12 +88,18 @@ func (j *Judge) AppendLine(dst []byte, r Ref, c grade.Case) []byte {
 	return dst
 }
 
+// Said is an answer of a judge. Cut says that it was cut before the judge ended it.
+type Said struct {
+	Text string
+	Cut  bool
+}
+
 // Score returns the score that the judge's answers say: their mean, if there are
 // several. One without a score leaves none.
-func (j *Judge) Score(answers []string) grade.Score {
+func (j *Judge) Score(answers []Said) grade.Score {
 	sum := 0.0
-	for _, text := range answers {
-		s := j.verdict(text)
+	for _, a := range answers {
+		s := j.verdict(a.Text, a.Cut)
 		if s.Cause != "" {
 			return s
 		}

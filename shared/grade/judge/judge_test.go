@@ -2,6 +2,7 @@ package judge_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -95,12 +96,20 @@ func TestNoAnswerBreaksALine(t *testing.T) {
 
 func TestALineThatIsTooLongKeepsItsID(t *testing.T) {
 	t.Parallel()
-	j := newJudge(t, config.Grade{Prompt: "{answer}"})
-	long := grade.Case{Answer: strings.Repeat("x", 17<<20)}
-	got := string(j.AppendLine([]byte("before\n"), judge.Ref{Item: 3, Answer: 1}, long))
-	want := "before\n" + `{"id":"3/1","messages":"the question about this answer has 17825847 bytes"}` + "\n"
-	if got != want {
-		t.Errorf("%.200q, want %q", got, want)
+	for name, c := range map[string]struct {
+		prompt, answer string
+		bytes          int
+	}{
+		"long":         {"{answer}", strings.Repeat("x", 17<<20), 17 << 20},
+		"with escapes": {"{answer}", strings.Repeat("\x00", 3<<20), 6*3<<20 + 55},
+		"repeated":     {strings.Repeat("{answer}", 2000), strings.Repeat("x", 16<<20), 2000 * 16 << 20},
+	} {
+		j := newJudge(t, config.Grade{Prompt: c.prompt})
+		got := string(j.AppendLine([]byte("before\n"), judge.Ref{Item: 3, Answer: 1}, grade.Case{Answer: c.answer}))
+		want := fmt.Sprintf("before\n"+`{"id":"3/1","messages":"the question about this answer has %d bytes"}`+"\n", c.bytes)
+		if got != want {
+			t.Errorf("%s: %.200q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -130,8 +139,13 @@ func TestSeveralAnswersOfAJudgeScoreTheirMean(t *testing.T) {
 	j := newJudge(t, config.Grade{Prompt: "{answer}"})
 	unparseable := grade.Missing(grade.Unparseable)
 	for text, want := range map[string]grade.Score{"5": {Value: 0.5}, "5,10": {Value: 0.75}, "5,x": unparseable,
-		"": unparseable} {
-		if got := j.Score(strings.Split(text, ",")); got != want {
+		"": unparseable, "5,1…": unparseable} {
+		var said []judge.Said
+		for s := range strings.SplitSeq(text, ",") {
+			whole, cut := strings.CutSuffix(s, "…")
+			said = append(said, judge.Said{Text: whole, Cut: cut})
+		}
+		if got := j.Score(said); got != want {
 			t.Errorf("%q has %+v, want %+v", text, got, want)
 		}
 	}

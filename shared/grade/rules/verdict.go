@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,11 +11,19 @@ import (
 	"rollout/shared/grade"
 )
 
-// NewVerdict returns a function that reads the score from what a judge said: a number in
-// the grader's range, or one of its labels. The whole text must be that, or the part that
-// extract matches, apart from white space and punctuation around it. Anything else has
-// the cause Unparseable: a number that is found somewhere in a text may be another one.
-func NewVerdict(g config.Grade) (func(text string) grade.Score, error) {
+// Verdict reads the score from what a judge said. Cut says that the text was cut before
+// the judge ended it.
+type Verdict func(text string, cut bool) grade.Score
+
+// NewVerdict returns the Verdict of a grader: a number in its range, or one of its
+// labels. The whole text must be that, or the part that extract matches, apart from white
+// space and punctuation around it. Anything else has the cause Unparseable: a number that
+// is found somewhere in a text may be another one.
+//
+// The same holds for a text that was cut. Its end may be a part of a number ("1" of
+// "10"), and its last match a quotation. Only a whole text that is a label counts, if no
+// other label begins with it: judges of labels often have one token.
+func NewVerdict(g config.Grade) (Verdict, error) {
 	part, err := newExtractor(g.Extract, g.Pick)
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Invalid, Op: "grader " + g.Name, Err: err}
@@ -23,9 +32,9 @@ func NewVerdict(g config.Grade) (func(text string) grade.Score, error) {
 	if g.Range == nil {
 		read = labelled(g)
 	}
-	return func(text string) grade.Score {
+	return func(text string, cut bool) grade.Score {
 		text, ok := part(text)
-		if ok {
+		if ok && (!cut || g.Extract == "" && isWholeLabel(g.Labels, bare(text))) {
 			var x float64
 			if x, ok = read(bare(text)); ok {
 				return grade.Score{Value: x}
@@ -33,6 +42,15 @@ func NewVerdict(g config.Grade) (func(text string) grade.Score, error) {
 		}
 		return grade.Missing(grade.Unparseable)
 	}, nil
+}
+
+// isWholeLabel reports whether the text is a label, and not the beginning of another one.
+func isWholeLabel(labels []string, text string) bool {
+	begins := func(label string) bool {
+		return len(label) >= len(text) && strings.EqualFold(label[:len(text)], text)
+	}
+	k := slices.IndexFunc(labels, begins)
+	return k >= 0 && len(labels[k]) == len(text) && !slices.ContainsFunc(labels[k+1:], begins)
 }
 
 // bare returns a text without the white space and punctuation around it, but for a

@@ -57,8 +57,41 @@ func TestVerdictIsReadOnlyWhereItIsCertain(t *testing.T) {
 		if c.want == none {
 			want = grade.Missing(grade.Unparseable)
 		}
-		if got := read(c.text); got != want {
+		if got := read(c.text, false); got != want {
 			t.Errorf("%s: %q has %+v, want %+v", name, c.text, got, want)
+		}
+	}
+}
+
+func TestVerdictOfACutTextIsAWholeLabelOrNone(t *testing.T) {
+	t.Parallel()
+	labels := config.Grade{Labels: []string{"Yes", "no", "C", "C++", "D+", "d"}, Passing: []string{"yes", "d+"}}
+	extracting := labels
+	extracting.Extract = `Label: (\S+)`
+	unparseable := grade.Missing(grade.Unparseable)
+	for name, c := range map[string]struct {
+		grader config.Grade
+		text   string
+		want   grade.Score
+	}{
+		"a number":               {config.Grade{Range: []float64{0, 10}}, "1", unparseable},
+		"an extracted number":    {config.Grade{Range: []float64{0, 10}, Extract: `\d+`}, "10 of 10? No", unparseable},
+		"a label":                {labels, " yes.", grade.Score{Value: 1}},
+		"a label that fails":     {labels, "NO", grade.Score{}},
+		"a part of a label":      {labels, "ye", unparseable},
+		"more than a label":      {labels, "yes it", unparseable},
+		"nothing":                {labels, "", unparseable},
+		"it may go on":           {labels, "C", unparseable},
+		"it may go on, reversed": {labels, "D", unparseable},
+		"the longer label":       {labels, "D+", grade.Score{Value: 1}},
+		"an extracted label":     {extracting, "Label: yes", unparseable},
+	} {
+		read, err := NewVerdict(c.grader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read(c.text, true); got != c.want {
+			t.Errorf("%s: %q has %+v, want %+v", name, c.text, got, c.want)
 		}
 	}
 }
