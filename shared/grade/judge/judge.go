@@ -74,18 +74,27 @@ func (j *Judge) AppendLine(dst []byte, r Ref, c grade.Case) []byte {
 	begin := len(dst)
 	dst = jsonl.AppendString(append(dst, `{"id":`...), r.String())
 	head := len(dst)
-	dst = append(dst, `,"messages":[`...)
 	values := j.values(c)
+	if n := size(j.system, values) + size(j.prompt, values); n > jsonl.MaxLine { // built not even once
+		return appendTooLong(dst, n)
+	}
+	dst = append(dst, `,"messages":[`...)
 	if len(j.system) > 0 {
 		dst = append(dst, `{"role":"system","content":`...)
 		dst = append(jsonl.AppendString(dst, render(j.system, values)), '}', ',')
 	}
 	dst = append(dst, `{"role":"user","content":`...)
 	dst = append(jsonl.AppendString(dst, render(j.prompt, values)), "}]}\n"...)
-	if n := len(dst) - begin; n > jsonl.MaxLine { // it keeps its id, which says what it is about
-		dst = fmt.Appendf(dst[:head], `,"messages":"the question about this answer has %d bytes"}`+"\n", n)
+	if n := len(dst) - begin; n > jsonl.MaxLine {
+		return appendTooLong(dst[:head], n)
 	}
 	return dst
+}
+
+// appendTooLong ends a line that would have n bytes. It keeps its id, which says what it
+// is about.
+func appendTooLong(dst []byte, n int) []byte {
+	return fmt.Appendf(dst, `,"messages":"the question about this answer has %d bytes"}`+"\n", n)
 }
 
 // Said is an answer of a judge. Cut says that it was cut before the judge ended it.

@@ -30,6 +30,14 @@ func parse(message string) (pieces []piece) {
 	return pieces
 }
 
+// size returns the length in bytes of what render returns.
+func size(pieces []piece, values map[string]string) (n int) {
+	for _, p := range pieces {
+		n += len(p.text) + len(values[p.place])
+	}
+	return n
+}
+
 // render writes a message with the values of its placeholders. Placeholders in a value
 // stay as they are.
 func render(pieces []piece, values map[string]string) string {
