@@ -96,8 +96,7 @@ func (s *Service) uploads(ctx context.Context, runs []status.Status) ([]Upload, 
 	for _, r := range runs {
 		known[r.Run] = true
 	}
-	out := []Upload{}
-	after := ""
+	out, after := s.skipped(ctx), ""
 	for looked := 0; looked < maxLooked && len(out) < maxUploads; {
 		infos, err := s.ports.Blobs.List(ctx, record.PromptsPrefix, after, blob.MaxList)
 		if err != nil {
@@ -122,6 +121,24 @@ func (s *Service) uploads(ctx context.Context, runs []status.Status) ([]Upload, 
 		}
 	}
 	return out, nil
+}
+
+// skipped returns the entries under prompts/ that are not objects, such as symbolic
+// links in a folder.
+func (s *Service) skipped(ctx context.Context) []Upload {
+	out := []Upload{}
+	lister, ok := s.ports.Blobs.(blob.SkippedLister)
+	if !ok {
+		return out
+	}
+	entries, err := lister.ListSkipped(ctx, record.PromptsPrefix, maxUploads)
+	if err != nil { // the list of objects meets it too, and tells it
+		return out
+	}
+	for _, e := range entries {
+		out = append(out, Upload{Key: e.Key, At: s.ports.Clock.Now().UTC(), Why: "it is not a file: " + e.Why.Error()})
+	}
+	return out
 }
 
 // whyNoRun says why the object is not a run; "" for one that is not meant to be

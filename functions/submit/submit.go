@@ -75,12 +75,23 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 	cfg, key, err := s.config(ctx, stem)
 	m.ConfigKey = key
 	if err != nil {
-		if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Corrupt) {
+		if !s.refuses(err) {
 			return err
 		}
-		m.Refused = err.Error()
+		m.Refused, cfg = err.Error(), config.DefaultRun()
 	}
 	return s.Create(ctx, m, cfg)
+}
+
+// refuses reports whether an error of an upload lasts until its owner uploads it again.
+func (s *Submitter) refuses(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Invalid, fault.Corrupt:
+		return true
+	case fault.Denied:
+		return !s.opts.At.RemoteBucket
+	}
+	return false
 }
 
 // Create completes and creates a manifest whose inputs are pinned, and asks for
@@ -102,10 +113,10 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	}
 	if m.Refused == "" {
 		if err := s.complete(ctx, &m); err != nil {
-			switch fault.KindOf(err) {
-			case fault.Invalid, fault.Corrupt:
+			switch {
+			case s.refuses(err):
 				m.Refused = err.Error()
-			case fault.NotFound: // deleted or overwritten since
+			case fault.Is(err, fault.NotFound): // deleted or overwritten since
 				s.Log.InfoContext(ctx, "upload is gone", observe.KeyRun, m.Run, observe.KeyError, err)
 				return nil
 			default:
@@ -118,6 +129,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 
 // create creates a completed or refused manifest, and asks for its plan.
 func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
+	m = saveable(m)
 	if m.Refused == "" {
 		if err := s.noteOpen(ctx, m.Run); err != nil {
 			return err

@@ -43,7 +43,8 @@ func (Provider) IsServiceError(err error) bool {
 func (Provider) Profile(d config.Deployment) cloud.Profile {
 	logs := func(function string) string { return "/aws/lambda/" + d.Cloud.FunctionName(function) }
 	return cloud.Profile{
-		Capabilities: cloud.Capabilities{LongPoll: true, BilledQueues: true, ManagedFleet: true, DeclaredQueues: true},
+		Capabilities: cloud.Capabilities{LongPoll: true, BilledQueues: true, ManagedFleet: true, DeclaredQueues: true,
+			RemoteBucket: true},
 		Hints: cloud.Hints{
 			PickupTime: 30 * time.Second, // functions may have to start first
 			Start: fmt.Sprintf("look at the functions' logs: `aws logs tail %s`, and `aws logs tail %s`",

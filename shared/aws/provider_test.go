@@ -24,7 +24,7 @@ func TestProfileHintsNameTheDeploymentsResources(t *testing.T) {
 	if p.Hints.PickupTime != 30*time.Second || p.Hints.Replacement == "" {
 		t.Errorf("hints are %+v", p.Hints)
 	}
-	if c := p.Capabilities; !c.BilledQueues || !c.LongPoll || !c.ManagedFleet || !c.DeclaredQueues {
+	if c := p.Capabilities; !c.BilledQueues || !c.LongPoll || !c.ManagedFleet || !c.DeclaredQueues || !c.RemoteBucket {
 		t.Errorf("capabilities are %+v", c)
 	}
 }

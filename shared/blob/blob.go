@@ -78,3 +78,17 @@ type Store interface {
 	// only that current version, else Conflict.
 	Delete(ctx context.Context, key, version string) error
 }
+
+// SkippedLister is an optional feature of a Store whose bucket may have entries that are
+// not objects, such as symbolic links in a folder. List leaves them out silently.
+type SkippedLister interface {
+	// ListSkipped returns the first entries under the prefix, up to limit, that List
+	// leaves out though their names are not hidden.
+	ListSkipped(ctx context.Context, prefix string, limit int) ([]Skipped, error)
+}
+
+// Skipped is an entry of a bucket that is not an object.
+type Skipped struct {
+	Key string
+	Why error // with a remedy
+}

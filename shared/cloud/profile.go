@@ -22,6 +22,10 @@ type Capabilities struct {
 	// DeclaredQueues is true if a pool has queues only when the config declares
 	// the pool. Otherwise the first use of a queue creates it.
 	DeclaredQueues bool
+	// RemoteBucket is true if the bucket is a service with permissions of its own: a
+	// denied read may be allowed later without a change of the object. Otherwise a file
+	// that can't be read stays so until its owner changes it.
+	RemoteBucket bool
 }
 
 // Hints are instructions for the user in the provider's own commands. They are

@@ -94,6 +94,9 @@ func (o *onceRunner) follow(ctx context.Context) error {
 		switch {
 		case len(open) > 0: // look again: more runs may have started meanwhile
 		case !waiting:
+			if err := o.noteUploads(ctx); err != nil {
+				return err
+			}
 			return o.outcome()
 		default:
 			select {
@@ -201,19 +204,37 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 	return progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path)
 }
 
+// noteUploads prints why files among the prompts are not runs. Those that are named like prompts files count as
+// failures.
+func (o *onceRunner) noteUploads(ctx context.Context) error {
+	all, err := o.service.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range all.Uploads {
+		why := fmt.Errorf("%s: %s", progress.SanitizeLine(u.Key, 200), progress.SanitizeLine(u.Why, 500))
+		if input.IsPromptsKey(u.Key) {
+			o.failed = append(o.failed, why)
+		} else if _, err := fmt.Fprintln(o.env.Err, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // maxFailedShown limits the unsuccessful runs that the error names one by one.
 const maxFailedShown = 10
 
 // outcome returns the error of all runs that did not succeed.
 func (o *onceRunner) outcome() error {
-	if o.followed == 0 {
+	if o.followed == 0 && len(o.failed) == 0 {
 		_, err := fmt.Fprintf(o.env.Err,
 			"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in %s\n",
 			filepath.Join(installation.BucketDir(o.prepared.Dir), record.PromptsPrefix))
 		return err
 	}
 	if n := len(o.failed); n > maxFailedShown {
-		return fmt.Errorf("%w\n%d more runs did not succeed: see `rollout status`",
+		return fmt.Errorf("%w\n%d more did not succeed: see `rollout status`",
 			errors.Join(o.failed[:maxFailedShown]...), n-maxFailedShown)
 	}
 	return errors.Join(o.failed...)

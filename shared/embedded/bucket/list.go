@@ -45,6 +45,28 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]b
 	return page, nil
 }
 
+// ListSkipped returns entries that are not objects; see blob.SkippedLister.
+func (b *Bucket) ListSkipped(ctx context.Context, prefix string, limit int) (out []blob.Skipped, err error) {
+	if err := blob.CheckList(prefix, limit); err != nil {
+		return nil, err
+	}
+	skipped := func(key string, why error) {
+		if len(out) < limit {
+			out = append(out, blob.Skipped{Key: key, Why: why})
+		}
+	}
+	err = b.walk(ctx, walkOptions{prefix: prefix, ignored: skipped}, func(blob.Info) error {
+		if len(out) == limit {
+			return errPageFull
+		}
+		return nil
+	})
+	if err != nil && err != errPageFull {
+		return nil, filesystem.Fault(err, "list %s", prefix)
+	}
+	return out, nil
+}
+
 // walkOptions configure walk.
 type walkOptions struct {
 	prefix, after string

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"rollout/shared/blob"
@@ -43,6 +44,42 @@ func TestWalkOfFolderLargerThanBatchIsOrdered(t *testing.T) {
 			if err != nil || !slices.Equal(got, rest) {
 				t.Errorf("batches of %d after %q: %q, %v, want %q", batch, after, got, err, rest)
 			}
+		}
+	}
+}
+
+func TestEntriesThatAreNotObjectsAreListedWithTheReason(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	folder := filepath.Join(b.Dir(), "prompts")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.jsonl", ".hidden.jsonl"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"b.jsonl", "c.jsonl", ".d.jsonl"} {
+		if err := os.Symlink("a.jsonl", filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, want := range map[int][]string{10: {"prompts/b.jsonl", "prompts/c.jsonl"}, 1: {"prompts/b.jsonl"}} {
+		got, err := b.ListSkipped(t.Context(), "prompts/", limit)
+		var keys []string
+		for _, s := range got {
+			keys = append(keys, s.Key)
+			if !strings.Contains(s.Why.Error(), "does not follow symbolic links") {
+				t.Errorf("%s: %v", s.Key, s.Why)
+			}
+		}
+		if err != nil || !slices.Equal(keys, want) {
+			t.Errorf("limit %d: %q, %v, want %q", limit, keys, err, want)
 		}
 	}
 }

@@ -8,12 +8,22 @@ import (
 	"rollout/shared/blob"
 )
 
-// Blobs returns s with metrics of its calls.
+// Blobs returns s with metrics of its calls. The result is a blob.SkippedLister if s is
+// one.
 func (m *Meter) Blobs(s blob.Store) blob.Store {
 	if m == nil {
 		return s
 	}
-	return &blobs{s, &m.ports}
+	counted := &blobs{s, &m.ports}
+	if l, ok := s.(blob.SkippedLister); ok {
+		return skippedLister{counted, l}
+	}
+	return counted
+}
+
+type skippedLister struct {
+	*blobs
+	blob.SkippedLister
 }
 
 type blobs struct {
