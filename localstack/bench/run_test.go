@@ -19,6 +19,7 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/localstack/subprocess"
 	"rollout/scripts/bench/prompts"
+	"rollout/shared/blob"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -90,7 +91,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 
 	cpu := cpuTime(b)
 	b.ResetTimer()
-	info, err := bucket.PutFile(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
+	info, err := bucket.PutFile(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl", blob.PutOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

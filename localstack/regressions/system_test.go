@@ -140,7 +140,7 @@ func (p *system) put(key string, content []byte) blob.Info {
 	if p.bucket != nil {
 		src := filepath.Join(p.t.TempDir(), "src")
 		must(p.t, os.WriteFile(src, content, 0o600))
-		info, err = bucket.PutFile(p.t.Context(), p.bucket.Dir(), src, key)
+		info, err = bucket.PutFile(p.t.Context(), p.bucket.Dir(), src, key, blob.PutOptions{})
 	} else {
 		info, err = p.ports.Blobs.Put(p.t.Context(), key, bytes.NewReader(content), blob.PutOptions{})
 	}

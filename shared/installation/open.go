@@ -43,7 +43,7 @@ type Installation struct {
 	Poll time.Duration
 
 	path  func(key string) string
-	store func(ctx context.Context, file, key string, through WrapReader) (blob.Info, error)
+	store func(ctx context.Context, f File) (blob.Info, error)
 	close func() error
 }
 
@@ -86,11 +86,16 @@ func Open(ctx context.Context, p Location, o Options) (*Installation, error) {
 // Path returns the file path or URL at which users find an object of the bucket.
 func (i *Installation) Path(key string) string { return i.path(key) }
 
-// Store puts a file into the bucket, and replaces an object with the same key. An
-// object under prompts/ becomes a run.
-func (i *Installation) Store(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
-	return i.store(ctx, file, key, through)
+// File is a file to put into the bucket.
+type File struct {
+	Path    string
+	Key     string          // of the object
+	Options blob.PutOptions // of the put
+	Through WrapReader      // around what is sent to another machine
 }
+
+// Store puts a file into the bucket. An object under prompts/ becomes a run.
+func (i *Installation) Store(ctx context.Context, f File) (blob.Info, error) { return i.store(ctx, f) }
 
 // Close closes the installation. Call it once.
 func (i *Installation) Close() error { return i.close() }
@@ -111,18 +116,16 @@ func openCloud(ctx context.Context, p Location, o Options) (*Installation, error
 	s := in.Stores()
 	return &Installation{
 		Location: p, Deployment: s.Deployment, Profile: provider.Profile(s.Deployment), Ports: s.Ports, Secrets: s.Secrets,
-		Poll: cloudPoll,
-		path: in.ObjectURL,
-		store: func(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
-			return upload(ctx, s.Ports.Blobs, file, key, through)
-		},
+		Poll:  cloudPoll,
+		path:  in.ObjectURL,
+		store: func(ctx context.Context, f File) (blob.Info, error) { return upload(ctx, s.Ports.Blobs, f) },
 		close: func() error { return nil },
 	}, nil
 }
 
 // upload streams a file into a bucket.
-func upload(ctx context.Context, to blob.Store, file, key string, through WrapReader) (blob.Info, error) {
-	f, err := os.Open(file)
+func upload(ctx context.Context, to blob.Store, file File) (blob.Info, error) {
+	f, err := os.Open(file.Path)
 	if err != nil {
 		return blob.Info{}, fault.WithKind(fault.Invalid, err, "submit")
 	}
@@ -131,8 +134,8 @@ func upload(ctx context.Context, to blob.Store, file, key string, through WrapRe
 	if err != nil {
 		return blob.Info{}, fault.WithKind(fault.Invalid, err, "submit")
 	}
-	info, err := to.Put(ctx, key, through(f, stat.Size()), blob.PutOptions{})
-	return info, fault.Wrap(err, "submit %s as %s", file, key)
+	info, err := to.Put(ctx, file.Key, file.Through(f, stat.Size()), file.Options)
+	return info, fault.Wrap(err, "submit %s as %s", file.Path, file.Key)
 }
 
 // openUninitialized opens the bucket of a folder that has no state yet.
@@ -160,8 +163,8 @@ func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, clos
 		Location: p, Deployment: d, Profile: cloud.OneMachine(), Ports: ports, Secrets: envSecrets(d, o.Getenv),
 		Poll: localPoll,
 		path: func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
-		store: func(ctx context.Context, file, key string, _ WrapReader) (blob.Info, error) {
-			return bucket.PutFile(ctx, dir, file, key)
+		store: func(ctx context.Context, f File) (blob.Info, error) {
+			return bucket.PutFile(ctx, dir, f.Path, f.Key, f.Options)
 		},
 		close: closeAll,
 	}

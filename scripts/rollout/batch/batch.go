@@ -276,7 +276,7 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 func (b Batch) copyInput(ctx context.Context, i int, file string) (record.Input, error) {
 	packed, _ := input.Packing(file)
 	key := uploadKey(b.Run, i, packed)
-	info, err := bucket.PutFile(ctx, b.Local.Bucket.Dir(), file, key)
+	info, err := bucket.PutFile(ctx, b.Local.Bucket.Dir(), file, key, blob.PutOptions{})
 	if err != nil {
 		return record.Input{}, fault.Wrap(err, "copy %s", file)
 	}

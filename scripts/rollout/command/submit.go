@@ -12,8 +12,10 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/installation"
 )
 
@@ -52,37 +54,82 @@ func (e *Env) submit(
 		if _, err := fmt.Fprintf(e.Err, "the run will start when you start `rollout up %s`\n", in.Flags()); err != nil {
 			return err
 		}
-		_, err = e.upload(ctx, in, up)
+		_, _, err = e.upload(ctx, in, up)
 		return err
 	}
 	service := api.New(in.Ports, in.Deployment, in.Profile)
 	if err := checkNotInUse(ctx, service, up.key); err != nil {
 		return err
 	}
-	id, err := e.upload(ctx, in, up)
+	id, key, err := e.upload(ctx, in, up)
 	if err != nil || !wait {
 		return err
 	}
-	return e.follow(ctx, in, service, id, up.key)
+	return e.follow(ctx, in, service, id, key)
 }
 
-// upload copies the config and then the prompts into the bucket, and prints the run's id.
-func (e *Env) upload(ctx context.Context, in *installation.Installation, up upload) (identity.RunID, error) {
+// upload copies the config and then the prompts into the bucket, and prints the run's id. If the object of that name is
+// not a run yet, it takes another name: replaced, that object would never become one.
+func (e *Env) upload(ctx context.Context, in *installation.Installation, up upload) (identity.RunID, string, error) {
+	for number := 1; ; {
+		named := up.numbered(number)
+		options, taken, err := placeFor(ctx, in, named.key)
+		if err != nil {
+			return "", "", err
+		}
+		if taken || number > 1 && !options.CreateOnly {
+			number++
+			continue
+		}
+		info, err := e.store(ctx, in, named, options)
+		switch {
+		case fault.Is(err, fault.Conflict): // another submission was faster
+			continue
+		case err != nil:
+			return "", "", err
+		case number > 1:
+			if _, err := fmt.Fprintf(e.Err, "%s is not a run yet: this one is %s\n", up.key, named.key); err != nil {
+				return "", "", err
+			}
+		}
+		id := identity.UploadRun(in.Deployment.Bucket, named.key, info.Version)
+		_, err = fmt.Fprintln(e.Out, id)
+		return id, named.key, err
+	}
+}
+
+// placeFor returns the conditions under which an object may be put at the key: the key is free, or its object is the
+// input of a run. taken is true if its object is yet to become a run.
+func placeFor(ctx context.Context, in *installation.Installation, key string) (o blob.PutOptions, taken bool, err error) {
+	info, err := in.Ports.Blobs.Stat(ctx, key, "")
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return blob.PutOptions{CreateOnly: true}, false, nil
+	case err != nil:
+		return o, false, err
+	case in.Uninitialized:
+		return o, true, nil
+	}
+	_, err = host.LoadManifest(ctx, in.Ports.Docs, identity.UploadRun(in.Deployment.Bucket, key, info.Version))
+	if fault.Is(err, fault.NotFound) {
+		return o, true, nil
+	}
+	return blob.PutOptions{IfVersion: info.Version}, false, err
+}
+
+func (e *Env) store(
+	ctx context.Context, in *installation.Installation, up upload, o blob.PutOptions,
+) (blob.Info, error) {
 	if err := up.putConfig(ctx, in); err != nil {
-		return "", err
+		return blob.Info{}, err
 	}
 	var transfer *progress.Transfer
-	info, err := in.Store(ctx, up.file, up.key, func(r io.Reader, size int64) io.Reader {
-		transfer = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
-		return transfer.Reader(r)
-	})
-	transfer.Close()
-	if err != nil {
-		return "", err
-	}
-	id := identity.UploadRun(in.Deployment.Bucket, up.key, info.Version)
-	_, err = fmt.Fprintln(e.Out, id)
-	return id, err
+	defer func() { transfer.Close() }()
+	return in.Store(ctx, installation.File{Path: up.file, Key: up.key, Options: o,
+		Through: func(r io.Reader, size int64) io.Reader {
+			transfer = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
+			return transfer.Reader(r)
+		}})
 }
 
 // checkNotInUse is a Conflict if an open run still reads the object, which an upload would replace.

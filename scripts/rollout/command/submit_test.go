@@ -41,9 +41,43 @@ func TestSubmitPrintsTheRunID(t *testing.T) {
 	file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
 	r := f.rollout("submit", file)
 	check(t, r, 0, string(runOf(t, f.dir, "local", "prompts/x.jsonl"))+"\n")
-	again := f.rollout("submit", file)
-	if again.code != 0 || again.out == r.out {
-		t.Errorf("submitting it again is a run of its own, got %+v", again)
+}
+
+// A file that is submitted again before it is a run is a run of its own, with the config of the first. Its object does
+// not replace the first one, which would then never become a run.
+func TestFilesOfOneNameAreRunsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for name, initialized := range map[string]bool{"before up": false, "beside up": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, sources := t.TempDir(), t.TempDir()
+			if initialized {
+				dir = newFixture(t).dir
+			}
+			first, second := filepath.Join(sources, "x.jsonl"), filepath.Join(sources, "again", "x.jsonl")
+			if err := os.Mkdir(filepath.Dir(second), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, first, "{\"prompt\":\"1\"}\n")
+			write(t, filepath.Join(sources, "x.toml"), goodConfig)
+			write(t, second, "{\"prompt\":\"2\"}\n")
+			ids := map[string]bool{}
+			for n, file := range []string{first, second, second} {
+				key := []string{"prompts/x.jsonl", "prompts/x-2.jsonl", "prompts/x-3.jsonl"}[n]
+				want := []string{"", "prompts/x.jsonl is not a run yet: this one is prompts/x-2.jsonl",
+					"prompts/x.jsonl is not a run yet: this one is prompts/x-3.jsonl"}[n]
+				r := rollout(t.Context(), "submit", file, "--dir", dir)
+				check(t, r, 0, string(runOf(t, dir, "local", key))+"\n", want)
+				ids[r.out] = true
+				cfg, err := os.ReadFile(filepath.Join(dir, "bucket", strings.TrimSuffix(key, ".jsonl")+".toml"))
+				if err != nil || string(cfg) != goodConfig {
+					t.Errorf("the config of %s is %q, %v", key, cfg, err)
+				}
+			}
+			if len(ids) != 3 {
+				t.Errorf("the ids are %v", ids)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,22 @@ type upload struct {
 	key       string // of the object
 	config    []byte // copied to configKey; nil leaves the config in the bucket unchanged
 	configKey string
+	inBucket  []byte // the config of the object in the bucket, if it is the one that counts
+}
+
+// numbered returns the upload under its n-th name: x.jsonl, x-2.jsonl, x-3.jsonl, and so on, with a config of the same
+// name.
+func (up upload) numbered(n int) upload {
+	if n == 1 {
+		return up
+	}
+	stem, packed, _ := input.SplitName(up.key)
+	stem = fmt.Sprintf("%s-%d", stem, n)
+	up.key, up.configKey = stem+input.Suffix(packed), stem+".toml"
+	if up.config == nil {
+		up.config = up.inBucket
+	}
+	return up
 }
 
 // checkUpload checks, before anything is copied, whether the file and its config can become a run.
@@ -166,6 +182,9 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 		}
 		if err != nil {
 			return err
+		}
+		if key == up.configKey {
+			up.inBucket = src
 		}
 		return checkConfig(in.Path(key), src)
 	}

@@ -62,7 +62,7 @@ func TestPutsLeaveNoTemporaryFiles(t *testing.T) {
 	refused(putText(t, b, "a", "x", blob.PutOptions{}))
 	refused(b.Put(t.Context(), "d", io.MultiReader(strings.NewReader("x"), &failingReader{}), blob.PutOptions{}))
 	refused(b.Join(t.Context(), "e", []blob.Range{{Key: "a/b"}, {Key: "absent"}}))
-	refused(bucket.PutFile(t.Context(), b.Dir(), filepath.Join(b.Dir(), "a"), "f"))
+	refused(bucket.PutFile(t.Context(), b.Dir(), filepath.Join(b.Dir(), "a"), "f", blob.PutOptions{}))
 	if left := temps(t, b.Dir()); len(left) != 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -279,7 +279,7 @@ func TestPutFileCreatesNewVersionEachTime(t *testing.T) {
 	writeFile(t, source, "one")
 	seen := map[string]bool{}
 	for range 5 {
-		info, err := bucket.PutFile(t.Context(), dir, source, "prompts/team/mine.jsonl")
+		info, err := bucket.PutFile(t.Context(), dir, source, "prompts/team/mine.jsonl", blob.PutOptions{})
 		if err != nil || info.Key != "prompts/team/mine.jsonl" || info.Size != 3 || seen[info.Version] {
 			t.Fatalf("PutFile = %+v, %v; versions so far: %v", info, err, seen)
 		}
@@ -308,7 +308,7 @@ func TestPutFileCreatesNewVersionEachTime(t *testing.T) {
 		"pipe":                   {mkfifo(t), "prompts/x", fault.Invalid},
 		"key outside the bucket": {source, "../x", fault.Invalid},
 	} {
-		if _, err := bucket.PutFile(t.Context(), dir, c.source, c.key); !fault.Is(err, c.want) {
+		if _, err := bucket.PutFile(t.Context(), dir, c.source, c.key, blob.PutOptions{}); !fault.Is(err, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

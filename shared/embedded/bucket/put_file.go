@@ -21,9 +21,9 @@ const submitLeftover = time.Hour
 
 // PutFile copies the user's file srcPath into the bucket in the folder bucketDir, under
 // the key. It writes and syncs the copy under a hidden name in the folder of the key
-// and then renames it, so that a watcher may announce it at once. PutFile replaces an
-// existing object. Each call creates a new version, which the returned Info names.
-func PutFile(ctx context.Context, bucketDir, srcPath, key string) (blob.Info, error) {
+// and then renames it, so that a watcher may announce it at once. Each call creates a new
+// version, which the returned Info names.
+func PutFile(ctx context.Context, bucketDir, srcPath, key string, o blob.PutOptions) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
 	}
@@ -32,11 +32,11 @@ func PutFile(ctx context.Context, bucketDir, srcPath, key string) (blob.Info, er
 		return blob.Info{}, err
 	}
 	defer b.Close() // putFile has synced its writes
-	info, err := b.putFile(ctx, srcPath, key)
+	info, err := b.putFile(ctx, srcPath, key, o)
 	return info, filesystem.Fault(err, "submit %s as %s", srcPath, key)
 }
 
-func (b *Bucket) putFile(ctx context.Context, srcPath, key string) (blob.Info, error) {
+func (b *Bucket) putFile(ctx context.Context, srcPath, key string, o blob.PutOptions) (blob.Info, error) {
 	src, err := os.OpenFile(srcPath, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return blob.Info{}, err
@@ -76,7 +76,7 @@ func (b *Bucket) putFile(ctx context.Context, srcPath, key string) (blob.Info, e
 	if err != nil {
 		return blob.Info{}, err
 	}
-	return info, b.place(ctx, temp, key, blob.PutOptions{})
+	return info, b.place(ctx, temp, key, o)
 }
 
 // randomNanoseconds returns t with a random fraction of the second, so that submitting

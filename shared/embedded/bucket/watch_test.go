@@ -185,7 +185,7 @@ func TestVersionThatPutFileReturnsIsAnnounced(t *testing.T) {
 	writeFile(t, source, "mine")
 	versions := map[string]bool{}
 	for range 2 {
-		put, err := bucket.PutFile(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
+		put, err := bucket.PutFile(t.Context(), b.Dir(), source, "prompts/mine.jsonl", blob.PutOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
