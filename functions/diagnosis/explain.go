@@ -249,6 +249,9 @@ func history(p status.Progress, s status.Status) (out []string) {
 	if m.ConfigKey != "" {
 		config = m.ConfigKey
 	}
+	if m.ConfigAlsoOf != "" {
+		config += ", which is also the config of " + m.ConfigAlsoOf
+	}
 	say("submitted at %s from %s%s (%s), with %s",
 		s.CreatedAt.Format(time.RFC3339), strings.Join(names, ", "), more, m.Dialect, config)
 	if m.Parent != nil {

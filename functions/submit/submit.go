@@ -80,7 +80,28 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 		}
 		m.Refused, cfg = err.Error(), config.DefaultRun()
 	}
+	if key == stem+configSuffix {
+		if m.ConfigAlsoOf, err = s.twin(ctx, e.Key); err != nil {
+			return err
+		}
+	}
 	return s.Create(ctx, m, cfg)
+}
+
+// twin returns a prompts file whose name differs from that of key in its packing alone,
+// so that both have the same config; "" if there is none.
+func (s *Submitter) twin(ctx context.Context, key string) (string, error) {
+	for _, other := range input.Twins(key) {
+		_, err := s.Blobs.Stat(ctx, other, "")
+		switch {
+		case err == nil:
+			s.Log.WarnContext(ctx, "two prompts files have the same config", "key", key, "other", other)
+			return other, nil
+		case !fault.Is(err, fault.NotFound) && !s.refuses(err):
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // refuses reports whether an error of an upload lasts until its owner uploads it again.
@@ -307,6 +328,9 @@ func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
 	return b, fault.Wrap(err, "%s", in.Label())
 }
 
+// configSuffix ends the name of a config that is beside a prompts file.
+const configSuffix = ".toml"
+
 // maxConfig bounds a config object, in bytes.
 const maxConfig = 1 << 20
 
@@ -314,7 +338,7 @@ const maxConfig = 1 << 20
 // with the same stem, or prompts/rollout.toml, or the deployment's default, whose
 // key is "".
 func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string, error) {
-	for _, k := range []string{stem + ".toml", record.PromptsPrefix + "rollout.toml"} {
+	for _, k := range []string{stem + configSuffix, record.PromptsPrefix + "rollout.toml"} {
 		b, err := input.ReadObject(ctx, s.Blobs, k, maxConfig)
 		if fault.Is(err, fault.NotFound) {
 			continue

@@ -102,6 +102,19 @@ func TestNearestConfigIsUsed(t *testing.T) {
 	}
 }
 
+// Two files that differ in their packing alone have the same config, which their runs say.
+func TestRunsSayThatTheyShareAConfig(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	alone := d.upload("prompts/x.jsonl.gz", "not an archive")
+	hosttest.Put(t, d.Ports, "prompts/x.toml", "schema_version = 1\n")
+	first := d.upload("prompts/x.jsonl", prompt)
+	second := d.upload("prompts/x.jsonl.zst", "not an archive")
+	if alone.ConfigAlsoOf != "" || first.ConfigAlsoOf != "prompts/x.jsonl.gz" || second.ConfigAlsoOf != "prompts/x.jsonl" {
+		t.Errorf("the config is also of %q, %q and %q", alone.ConfigAlsoOf, first.ConfigAlsoOf, second.ConfigAlsoOf)
+	}
+}
+
 func TestUploadThatCannotRunBecomesARefusedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -44,6 +44,17 @@ func Suffix(packed string) string {
 	return ""
 }
 
+// Twins returns the names of prompts files that differ from name in their packing alone.
+func Twins(name string) (out []string) {
+	stem, packed, ok := SplitName(name)
+	for _, s := range suffixes {
+		if ok && s.packed != packed {
+			out = append(out, stem+s.suffix)
+		}
+	}
+	return out
+}
+
 // IsPromptsKey reports whether an object becomes a run when it is uploaded: a
 // prompts file under prompts/, not hidden by a dot at the front of a part of
 // its key.

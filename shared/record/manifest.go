@@ -20,9 +20,12 @@ type Manifest struct {
 	Dialect   string         `json:"dialect"`
 	Config    config.Run     `json:"config"`
 	ConfigKey string         `json:"config_key,omitempty"` // the object of the config; "" for the default
-	ModelURI  string         `json:"model_uri"`
-	ModelID   string         `json:"model_id"` // hex
-	Pool      string         `json:"pool"`
+	// ConfigAlsoOf is another prompts file with the same config, which differs in its
+	// packing alone; "" if there is none.
+	ConfigAlsoOf string `json:"config_also_of,omitempty"`
+	ModelURI     string `json:"model_uri"`
+	ModelID      string `json:"model_id"` // hex
+	Pool         string `json:"pool"`
 	// Roles are the roles beyond the answer, by their numbers from 1 on.
 	Roles []Role `json:"roles,omitempty"`
 	// PromptMaxTokens is the max_tokens of raw prompts for which neither the row nor
