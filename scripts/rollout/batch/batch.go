@@ -184,8 +184,8 @@ type Batch struct {
 }
 
 // CheckResumable compares an existing run with the config. It is Invalid if the run started with another model, other
-// sampling parameters, or without one of the files. A file of the run that is missing now does not matter: the bucket
-// has a copy. A run that does not exist is Invalid only if MustExist is set.
+// sampling parameters, without one of the files, or with other bytes in one. A file of the run that is missing now does
+// not matter: the bucket has a copy. A run that does not exist is Invalid only if MustExist is set.
 func (b Batch) CheckResumable(ctx context.Context) error {
 	m, found, err := b.manifest(ctx)
 	switch {
@@ -216,7 +216,7 @@ func (b Batch) CheckResumable(ctx context.Context) error {
 			Op:     fmt.Sprintf("run %s started with the [request] %s and cannot continue with %s", b.Run, old, now),
 			Remedy: "configure the former one again, or another output.dir for a new run"}
 	}
-	return b.checkFiles(m)
+	return b.checkFiles(ctx, m)
 }
 
 // revision returns the model's revision: the pool's if it is known, else the config's.
@@ -227,22 +227,6 @@ func (b Batch) revision() string {
 		}
 	}
 	return b.Config.Model.Revision
-}
-
-// checkFiles refuses files that the run did not start with. It compares base names, because the batch may be started
-// from another folder.
-func (b Batch) checkFiles(m record.Manifest) error {
-	known := map[string]bool{}
-	for _, in := range m.Inputs {
-		known[filepath.Base(in.Label())] = true
-	}
-	for _, f := range b.Files {
-		if !known[filepath.Base(f)] {
-			return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s started without the file %s", b.Run, f),
-				Remedy: "exclude the file from input.glob, or configure another output.dir for a new run"}
-		}
-	}
-	return nil
 }
 
 func (b Batch) manifest(ctx context.Context) (m record.Manifest, found bool, err error) {

@@ -2,9 +2,13 @@ package batch_test
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"rollout/functions/submit"
 	"rollout/scripts/rollout/batch"
 	"rollout/shared/clock"
 	"rollout/shared/config"
@@ -55,7 +59,8 @@ func TestRunContinuesOnlyWithWhatItStartedWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := host.Ports{
-				Docs: memory.NewDocuments(), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test",
+				Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Clock: clock.System{},
+				Log: slog.New(slog.DiscardHandler), Source: "test",
 			}
 			if _, err := host.Save(t.Context(), p.Docs, record.ManifestKey(started.Run), started, ""); err != nil {
 				t.Fatal(err)
@@ -72,4 +77,58 @@ func TestRunContinuesOnlyWithWhatItStartedWith(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A file that has other bytes than when the run started would not be answered: the run
+// goes on with its copy.
+func TestRunDoesNotContinueWithChangedFiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(t *testing.T, file string)
+		changed bool
+	}{
+		"unchanged":     {func(*testing.T, string) {}, false},
+		"removed":       {func(t *testing.T, file string) { must(t, os.Remove(file)) }, false},
+		"touched":       {func(t *testing.T, file string) { must(t, os.Chtimes(file, time.Time{}, time.Unix(1e9, 0))) }, false},
+		"another size":  {func(t *testing.T, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) }, true},
+		"another start": {func(t *testing.T, file string) { rewrite(t, file, strings.Repeat("c", 100_000)) }, true},
+		"another end":   {func(t *testing.T, file string) { rewrite(t, file, strings.Repeat("b", 99_999)+"c") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l, closeAll, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{Create: true})
+			must(t, err)
+			defer func() { must(t, closeAll()) }()
+			b := batch.Batch{Local: l, Run: inputtest.RunID}
+			b.Config.Model.URI = "m"
+			for _, folder := range []string{"1", "2"} { // files of one name
+				file := filepath.Join(dir, folder, "a.jsonl")
+				must(t, os.Mkdir(filepath.Dir(file), 0o755))
+				rewrite(t, file, strings.Repeat(map[string]string{"1": "a", "2": "b"}[folder], 100_000))
+				b.Files = append(b.Files, file)
+			}
+			l.Deployment.Pools = []config.Pool{{Name: "default", Model: "m"}}
+			must(t, b.Submit(t.Context(), submit.New(l.Ports, submit.Options{Deployment: l.Deployment})))
+			c.change(t, b.Files[1])
+			err = b.CheckResumable(t.Context())
+			if c.changed != fault.Is(err, fault.Invalid) || err != nil && !strings.Contains(err.Error(), "2/a.jsonl has changed") {
+				t.Errorf("%v, want changed %v", err, c.changed)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rewrite writes a file at another time than before.
+func rewrite(t *testing.T, file, text string) {
+	t.Helper()
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	must(t, os.Chtimes(file, time.Time{}, time.Unix(1e9+int64(text[len(text)-1]), 0)))
 }
