@@ -230,6 +230,10 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 func (t *ItemReport) read(m record.Manifest, l input.Line) {
 	place := fmt.Sprintf("item %d is line %d of %s", t.Item, t.Line, t.File)
 	if l.TooLong > 0 {
+		if it, _ := dialect.Parse(dialect.Name(m.Dialect), l.Head); it.HasID {
+			t.ID = it.ID
+			place += fmt.Sprintf(", with the id %.128q", it.ID)
+		}
 		t.say("%s", place)
 		t.Class, t.Why = fault.InvalidLine, fmt.Sprintf("the line has %d bytes, more than 16 MiB", l.TooLong)
 		return

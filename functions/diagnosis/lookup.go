@@ -124,7 +124,7 @@ func (x *Explainer) findPlanned(ctx context.Context, p status.Progress,
 	if p.Plan.Total == 0 {
 		return nil, false, nil
 	}
-	items, err := x.index.FindID(ctx, p.Manifest.Run, p.Plan, []byte(id), maxFound)
+	items, err := x.index.FindID(ctx, p.Manifest.Run, p.Plan, id, maxFound)
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil
 	}
@@ -237,7 +237,7 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64,
 		if hit {
 			keep := input.Line{Place: at, Bytes: bytes.Clone(l.Bytes)}
 			if l.TooLong {
-				keep.TooLong = l.Length
+				keep.TooLong, keep.Head = l.Length, l.Head
 			}
 			out = append(out, foundLine{at, keep})
 		}

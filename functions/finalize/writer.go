@@ -415,10 +415,14 @@ func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut sh
 // failure is the failure of an unanswered item, under its own id if it is known.
 func (w *writer) failure(l input.Line, why cause) dialect.Failure {
 	f := dialect.Failure{Place: l.Place, Class: why.class, Message: why.message}
-	if l.Bytes == nil {
+	line := l.Bytes
+	if line == nil {
+		line = l.Head
+	}
+	if line == nil {
 		return f
 	}
-	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), l.Bytes)
+	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), line)
 	id := ""
 	if err == nil {
 		id = it.RowID(it.ItemID(w.model, l.Place.Item))

@@ -10,6 +10,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -60,7 +61,9 @@ type cut struct {
 	source        record.Ranges
 	offset, limit int64
 
-	next     int64 // where the line being read begins, in the object
+	parser   *dialect.Parser
+	settings *dialect.Settings // of the run
+	next     int64             // where the line being read begins, in the object
 	totals   shardtable.Totals
 	ids      hashes
 	requests hashes
@@ -98,6 +101,8 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items,
 		MaxBytes: shardtable.CutBytes(c.source.Size), Role: c.source.Role}
 	cutter := shardtable.NewCutter(opts)
+	c.parser = dialect.NewParser(dialect.Name(c.manifest.Dialect))
+	c.settings = dialect.NewSettings(c.manifest.Config.Request, config.Request{})
 	c.ids, c.requests = hashes{of: record.HashIDs, cut: c}, hashes{of: record.HashRequests, cut: c}
 	index := c.offset / record.RangeSize
 	scan := shardtable.RangeScanOptions(index)
@@ -165,22 +170,35 @@ func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error 
 	if c.source.Role > 0 {
 		return nil
 	}
-	name := dialect.Name(c.manifest.Dialect)
 	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
-	if id, ok := dialect.ScanID(name, line); ok {
-		if err := c.ids.add(ctx, shardtable.HashID(id), at); err != nil {
+	run := c.manifest.Config
+	it, hasID, err := c.parse(line)
+	if it == nil {
+		return nil
+	}
+	if err == nil {
+		err = it.CheckModel(c.manifest.ModelURI, run.Request)
+	}
+	if hasID {
+		_, targetErr := c.settings.Target(it)
+		key := c.parser.IDKey(it, err == nil && targetErr == nil)
+		if err := c.ids.add(ctx, shardtable.HashID(key), at); err != nil {
 			return err
 		}
 	}
-	if d := c.manifest.Config.Dedupe; d.Enabled {
-		run := c.manifest.Config
-		it, err := dialect.Parse(name, line)
-		if err != nil || it.CheckModel(c.manifest.ModelURI, run.Request) != nil || it.Sampled(run.Sampling) && !d.Sampled {
-			return nil // it is an error row, or asked for each line
-		}
-		return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)
+	if !run.Dedupe.Enabled || err != nil || it.Sampled(run.Sampling) && !run.Dedupe.Sampled {
+		return nil // it is an error row, or asked for each line
 	}
-	return nil
+	return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)
+}
+
+// parse parses a line as far as it must be hashed. The item is nil if nothing of it must.
+func (c *cut) parse(line []byte) (it *dialect.Item, hasID bool, err error) {
+	if !c.manifest.Config.Dedupe.Enabled {
+		return c.parser.ParseWithID(line)
+	}
+	it, err = c.parser.Parse(line)
+	return it, it.HasID, err
 }
 
 // hashes writes the hashes of one kind of a range, in segments. At most one

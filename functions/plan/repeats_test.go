@@ -29,6 +29,49 @@ func TestFirstLineWithAnIDWinsAcrossRanges(t *testing.T) {
 	}
 }
 
+// A line that is not a request takes no id: a corrected line after it is answered. A
+// number is another id than its text.
+func TestOnlyValidLinesOfTheSameTypeOfIDAreDuplicates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		dialect dialect.Name
+		lines   []string
+		want    string // item=first, of duplicates
+	}{
+		"a value of a wrong type":  {dialect.Plain, []string{`{"id":"a","prompt":12}`, `{"id":"a","prompt":"x"}`}, ""},
+		"broken JSON after the id": {dialect.Plain, []string{`{"id":"a","prompt":"x" oops`, `{"id":"a","prompt":"x"}`}, ""},
+		"broken JSON before it":    {dialect.Plain, []string{`{"prompt":oops,"id":"a"}`, `{"id":"a","prompt":"x"}`}, ""},
+		"a repeated name": {dialect.Plain, []string{`{"id":"a","prompt":"x","prompt":"y"}`, `{"id":"a","prompt":"x"}`},
+			""},
+		"invalid between valid ones": {dialect.Plain,
+			[]string{`{"id":"a","prompt":"x"}`, `{"id":"a"}`, `{"id":"a","prompt":"x"}`}, "2=0"},
+		"a number and its text": {dialect.Plain, []string{`{"id":1,"prompt":"x"}`, `{"id":"1","prompt":"x"}`,
+			`{"prompt":"x","id":1}`, `{"prompt":"x","id":"1"}`}, "2=0 3=1"},
+		"another model than the run's": {dialect.OpenAI, []string{
+			`{"custom_id":"a","url":"/v1/chat/completions","body":{"model":"other","messages":[{}]}}`,
+			`{"custom_id":"a","url":"/v1/chat/completions","body":{"model":"m","messages":[{}]}}`}, ""},
+	} {
+		d := newFixture(t, 0, file{text: strings.Join(c.lines, "\n") + "\n"})
+		d.m.Dialect, d.m.ModelURI = string(c.dialect), "m"
+		hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+		d.submitted()
+		var got []string
+		d.each(func(l input.Line) {
+			if f := l.Duplicate; f != nil && !isInvalid(c.dialect, l.Bytes) {
+				got = append(got, fmt.Sprintf("%d=%d", l.Place.Item, f.Line-1))
+			}
+		})
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func isInvalid(d dialect.Name, line []byte) bool {
+	_, err := dialect.Parse(d, line)
+	return err != nil
+}
+
 func TestFirstLineWithARequestIsTheOriginalOfAllOthers(t *testing.T) {
 	t.Parallel()
 	ask := func(id, prompt string) string { return fmt.Sprintf(`{"id":%q,"prompt":%q}`+"\n", id, prompt) }
@@ -154,7 +197,7 @@ func TestFindIDTakesSecondsWithManyRanges(t *testing.T) {
 		x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)
 		began := time.Now()
 		for most, want := range map[int]string{9: "[0 50 51 151 152 252 253]", 4: "[0 50 51 151]", 1: "[0]"} {
-			got, err := x.FindID(t.Context(), id, d.plan(), []byte("0"), most)
+			got, err := x.FindID(t.Context(), id, d.plan(), "0", most)
 			if fmt.Sprint(got) != want || err != nil {
 				t.Errorf("up to %d: %v, %v; want %s", most, got, err, want)
 			}

@@ -19,22 +19,25 @@ func Parse(d Name, line []byte) (*Item, error) {
 	it := &Item{dialect: d}
 	var few [8]jsonl.Member // stays on the stack
 	members, err := it.readLine(few[:0], line)
-	if err != nil {
-		return it, err
-	}
-	switch d {
-	case Plain:
-		err = it.parsePlain(members)
-	case OpenAI:
-		err = it.parseOpenAI(members)
-	case Bedrock:
-		err = it.parseBedrock(members)
-	case Vertex:
-		err = it.parseVertex(members)
-	default:
-		err = fault.New(fault.Internal, "no dialect is named %q", d)
+	if err == nil {
+		err = it.parse(members)
 	}
 	return it, err
+}
+
+// parse reads the line's members.
+func (it *Item) parse(members []jsonl.Member) error {
+	switch it.dialect {
+	case Plain:
+		return it.parsePlain(members)
+	case OpenAI:
+		return it.parseOpenAI(members)
+	case Bedrock:
+		return it.parseBedrock(members)
+	case Vertex:
+		return it.parseVertex(members)
+	}
+	return fault.New(fault.Internal, "no dialect is named %q", it.dialect)
 }
 
 // readLine appends the members of the line. It also reads the id that ScanID finds, even

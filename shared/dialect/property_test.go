@@ -3,6 +3,8 @@ package dialect_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,37 @@ func members(t *rapid.T) string {
 	}
 	b.WriteString(rapid.SampledFrom([]string{"}", "}", "}", "", "}}"}).Draw(t, "end"))
 	return b.String()
+}
+
+// A Parser keeps nothing of the lines before, and its keys tell ids apart.
+func TestParserAgreesWithParse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom(dialect.Names()).Draw(t, "dialect")
+		p := dialect.NewParser(d)
+		for range rapid.IntRange(1, 4).Draw(t, "lines") {
+			line := []byte(members(t))
+			want, wantErr := dialect.Parse(d, line)
+			it, ok, err := p.ParseWithID(line)
+			if ok != want.HasID {
+				t.Fatalf("%q has an id: %v, want %v", line, ok, want.HasID)
+			}
+			if !ok {
+				it, err = p.Parse(line)
+			}
+			if it.ID != want.ID || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Fatalf("%q is %q, %v; want %q, %v", line, it.ID, err, want.ID, wantErr)
+			}
+			if err == nil && it.RequestDigest() != want.RequestDigest() {
+				t.Fatalf("%q has another request", line)
+			}
+			if ok && !slices.ContainsFunc(dialect.IDKeys(it.ID), func(k []byte) bool {
+				return bytes.Equal(k, p.IDKey(it, err == nil))
+			}) {
+				t.Fatalf("%q is none of the keys of %q", p.IDKey(it, err == nil), it.ID)
+			}
+		}
+	})
 }
 
 func TestScanIDAgreesWithParse(t *testing.T) {

@@ -2,10 +2,12 @@ package input
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/core/identity"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
@@ -18,11 +20,30 @@ const findRanges = 64
 // findItems is for how many items the repeats are read at once.
 const findItems = 64 * shardtable.RepeatPage
 
-// FindID returns up to limit items whose line has the id, in order. It searches the
-// hash lists of the merged ranges and does not read the input. The result may be
-// empty. NotFound means that the plan's objects have expired.
-func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, id []byte, limit int) ([]uint64, error) {
-	first, found, err := x.firstOf(ctx, run, p, shardtable.HashID(id))
+// FindID returns up to limit items whose line has the id as a text or as a number, in
+// order. It searches the hash lists of the merged ranges and does not read the input. The
+// result may be empty. NotFound means that the plan's objects have expired.
+func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, id string, limit int) ([]uint64, error) {
+	keys := dialect.IDKeys(id)
+	of := make([][]uint64, len(keys))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, key := range keys {
+		group.Go(func() (err error) {
+			of[i], err = x.findKey(ctx, run, p, key, limit)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	out := slices.Concat(of...)
+	slices.Sort(out)
+	return out[:min(limit, len(out))], nil
+}
+
+// findKey returns up to limit items whose line has the key, in order.
+func (x *Index) findKey(ctx context.Context, run identity.RunID, p record.Plan, key []byte, limit int) ([]uint64, error) {
+	first, found, err := x.firstOf(ctx, run, p, shardtable.HashID(key))
 	if err != nil || !found {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ type Line struct {
 	Bytes []byte // nil if the line is too long
 	// TooLong is the length of a line over the limit; 0 for other lines.
 	TooLong int64
+	// Head is the beginning of a line over the limit, at most jsonl.MaxHead bytes.
+	Head []byte
 	// Duplicate is the place of the first line with this line's id; nil if this is
 	// the first.
 	Duplicate *dialect.Place
@@ -85,7 +87,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 		item := s.FirstItem + uint64(len(s.Lines))
 		line := Line{Place: dialect.Place{Item: item, File: file, Line: e.FirstLine + inRange}}
 		if l.TooLong {
-			line.TooLong = l.Length
+			line.TooLong, line.Head = l.Length, l.Head
 		} else {
 			line.Bytes = l.Bytes
 		}

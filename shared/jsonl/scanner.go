@@ -9,6 +9,9 @@ import (
 // MaxLine is the default of Options.MaxLine in bytes: 16 MiB.
 const MaxLine = 16 << 20
 
+// MaxHead is how many bytes of a line over the limit are kept.
+const MaxHead = 64 << 10
+
 // firstBuffer is the initial size of a Scanner's buffer.
 const firstBuffer = 64 << 10
 
@@ -38,6 +41,9 @@ type Line struct {
 	Blank bool
 	// TooLong is true for a line with more content than MaxLine, which was skipped.
 	TooLong bool
+	// Head is the beginning of a line that is TooLong, at most MaxHead bytes; nil for
+	// other lines.
+	Head []byte
 }
 
 // Options select the part of a file that a Scanner reads.
@@ -111,7 +117,7 @@ func (s *Scanner) Next() (Line, error) {
 	content := trim(raw, s.offset)
 	if len(content) > s.o.MaxLine {
 		s.spill(raw)
-		return s.take(Line{Length: int64(len(raw)), TooLong: true}), nil
+		return s.take(Line{Length: int64(len(raw)), TooLong: true, Head: headOf(content)}), nil
 	}
 	return s.take(Line{Bytes: content, Raw: raw, Length: int64(len(raw)), Blank: blank(content)}), nil
 }
@@ -179,6 +185,7 @@ func (s *Scanner) fill() error {
 // skipLong skips a line that does not fit, in pieces of one buffer.
 func (s *Scanner) skipLong() (Line, error) {
 	var length int64
+	head := headOf(trim(s.buf[s.start:s.end], s.offset))
 	for {
 		piece := s.buf[s.start:s.end]
 		i := bytes.IndexByte(piece, '\n')
@@ -200,7 +207,7 @@ func (s *Scanner) skipLong() (Line, error) {
 		}
 	}
 	s.number++
-	l := Line{Offset: s.offset, Length: length, Number: s.number, TooLong: true}
+	l := Line{Offset: s.offset, Length: length, Number: s.number, TooLong: true, Head: head}
 	s.offset += length
 	return l, nil
 }
@@ -258,3 +265,6 @@ func blank(b []byte) bool {
 	}
 	return true
 }
+
+// headOf returns a copy of the beginning of a line.
+func headOf(content []byte) []byte { return bytes.Clone(content[:min(len(content), MaxHead)]) }

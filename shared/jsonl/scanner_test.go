@@ -119,6 +119,9 @@ func TestC04LinesUpToTheLimitAreRead(t *testing.T) {
 			t.Errorf("line %d: %d bytes, too long %v; want %d bytes", i, len(lines[i].Bytes), lines[i].TooLong, len(want))
 		}
 	}
+	if head := lines[4].Head; string(head) != over[:jsonl.MaxHead] || lines[0].Head != nil {
+		t.Errorf("the head of the long line has %d bytes", len(head))
+	}
 	if l := lines[4]; l.Length != jsonl.MaxLine+2 || l.Offset != lines[3].Offset+lines[3].Length {
 		t.Errorf("the long line is %d+%d", l.Offset, l.Length)
 	}
@@ -224,6 +227,9 @@ func TestLinesTileTheFile(t *testing.T) {
 			}
 			if l.TooLong != (spilled.Len() > 0) || l.Offset != int64(all.Len()) {
 				t.Fatalf("%+v after %d bytes, %d spilled", l, all.Len(), spilled.Len())
+			}
+			if whole := spilled.Bytes(); l.TooLong && !bytes.Contains(whole[:min(len(whole), len(l.Head)+3)], l.Head) {
+				t.Fatalf("the head of %.40q is %.40q", whole, l.Head)
 			}
 			all.Write(spilled.Bytes())
 			all.Write(l.Raw)

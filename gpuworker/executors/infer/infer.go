@@ -200,10 +200,11 @@ func (t *execution) prepare(i int) *answers {
 }
 
 // parse parses the line. With an error it returns the item as far as its own id
-// could be read, or nil.
+// could be read.
 func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 	if l.TooLong > 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine,
+		it, _ := dialect.Parse(t.dialect, l.Head) // for its id: the head is no whole line
+		return it, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine,
 			Err:    fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
 			Remedy: "shorten it or split it"}
 	}
@@ -234,9 +235,7 @@ func (t *execution) fail(i int, it *dialect.Item, place dialect.Place, err error
 // can be read.
 func (t *execution) failure(it *dialect.Item, place dialect.Place, err error) dialect.Failure {
 	id := ""
-	if it == nil { // the line was too long to be parsed
-		it = &dialect.Item{}
-	} else if it.Request != nil {
+	if it.Request != nil {
 		id = it.RowID(it.ItemID(t.model, place.Item))
 	}
 	return it.Failure(id, place, classOf(err), err.Error())

@@ -526,10 +526,11 @@ func TestErrorRowsHaveItemsOwnID(t *testing.T) {
 func TestTooLongLineGetsErrorRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), `{"prompt":"`+strings.Repeat("x", 16<<20)+`"}`+"\n", nil)
+		d := newFixture(t, inputtest.Manifest(0), `{"id":"long","prompt":"`+strings.Repeat("x", 16<<20)+`"}`+"\n", nil)
 		d.work(time.Minute)
 		got := d.rows()
-		if len(got) != 1 || got[0].Class != fault.InvalidLine || !strings.Contains(got[0].Message, "16777230 bytes") {
+		if len(got) != 1 || got[0].Class != fault.InvalidLine || !strings.Contains(got[0].Message, "16777242 bytes") ||
+			got[0].ID != "long" {
 			t.Errorf("rows %+v", got)
 		}
 		if len(d.engine.requests) != 0 {
