@@ -3,6 +3,7 @@ package finalize
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"rollout/shared/blob"
@@ -86,7 +87,10 @@ func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, orig
 	w.totals.counts.OK--
 	w.totals.count(a.class)
 	message := w.message()
-	if a.row != nil {
+	switch {
+	case a.class == fault.Storage && a.row == nil:
+		message = fmt.Sprintf("item %d asks the same, was asked for both, and its answer is lost", original)
+	case a.row != nil:
 		message = fmt.Sprintf("item %d asks the same, was asked for both, and failed", original)
 	}
 	return w.fail(it.Failure(id, at, a.class, message))
@@ -103,8 +107,9 @@ const (
 // originals finds and caches the answers that copies are made of. An original
 // comes before its copies, so its shard is final.
 type originals struct {
-	current int     // the shard being written
-	answers answers // of that shard
+	lost    map[int]bool // shards whose result is gone or damaged, that the writer has met
+	current int          // the shard being written
+	answers answers      // of that shard
 	shards  map[int]answers
 	parts   int // of all shards
 	rows    map[uint64]answer
@@ -137,6 +142,9 @@ func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, e
 	}
 	if n == o.current && o.answers.bytes != nil {
 		return o.answers.read(ctx, w.Blobs, at)
+	}
+	if o.lost[n] {
+		return answer{class: fault.Storage}, nil
 	}
 	as, ok := o.shards[n]
 	if !ok {
@@ -207,13 +215,33 @@ func (w *writer) answers(ctx context.Context, n int) (answers, error) {
 	case d.State != shard.Done:
 		return answers{}, fault.New(fault.Unavailable, "it is %s, although a later one is done", d.State)
 	case d.Result != nil:
-		as := answers{key: d.Result.Key}
-		as.parts, err = readIndex(ctx, w.Blobs, *d.Result, d.Items)
-		return as, err
+		return w.committedAnswers(ctx, n, d)
 	case d.Checkpoint != nil:
-		return checkpointed(ctx, w.Blobs, d)
+		as, err := checkpointed(ctx, w.Blobs, d)
+		if errors.Is(err, result.ErrLost) {
+			return answers{class: fault.Storage}, nil
+		}
+		return as, err
 	}
 	return answers{class: d.Sealed}, nil
+}
+
+// committedAnswers finds the rows of a shard with a result. A shard that the writer has
+// not written itself is checked first: its rows are read without their digest.
+func (w *writer) committedAnswers(ctx context.Context, n int, d shard.Doc) (answers, error) {
+	as := answers{key: d.Result.Key}
+	if n < w.first || n > w.current {
+		err := result.Verify(ctx, w.Blobs, *d.Result, make([]byte, copyBuffer))
+		if errors.Is(err, result.ErrLost) {
+			return answers{class: fault.Storage}, nil
+		}
+		if err != nil {
+			return as, err
+		}
+	}
+	var err error
+	as.parts, err = readIndex(ctx, w.Blobs, *d.Result, d.Items)
+	return as, err
 }
 
 // checkpointed finds the rows of a sealed shard.

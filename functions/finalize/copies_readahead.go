@@ -55,7 +55,7 @@ func (o *originals) fetch(ctx context.Context, w *writer, parts []result.Part) e
 	return gather(ctx, missing, read, func(m original, a answer) { o.cacheRow(m.item, a) })
 }
 
-// missing returns the originals of the parts that are neither cached nor of the
+// missing returns the originals of the parts that are neither cached, lost nor of the
 // shard being written, each once.
 func (o *originals) missing(ctx context.Context, w *writer, parts []result.Part) (out []original, err error) {
 	listed := map[uint64]bool{}
@@ -68,7 +68,7 @@ func (o *originals) missing(ctx context.Context, w *writer, parts []result.Part)
 		if m.shard, m.at, err = w.locate(ctx, m.item); err != nil {
 			return nil, fault.Wrap(err, "item %d, the original of a copy", m.item)
 		}
-		if m.shard != o.current {
+		if m.shard != o.current && !o.lost[m.shard] {
 			out = append(out, m)
 		}
 	}

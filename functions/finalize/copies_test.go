@@ -234,18 +234,6 @@ func TestCopiesFindOriginalsThatWereEvicted(t *testing.T) {
 	}
 }
 
-func TestDamagedOriginalIsCorrupt(t *testing.T) {
-	t.Parallel()
-	a := newDedupeRun(t, 1, []int{0, 0})
-	a.commit(t, 0, func(int) bool { return false })
-	a.commit(t, 1, func(int) bool { return false })
-	key := record.ShardObjectKey(id, 0, 1, "object")
-	hosttest.Put(t, a.Ports, key, strings.ToUpper(hosttest.Object(t, a.Ports, key)))
-	if err := a.follow(t, a.state(run.ReasonDone, 2)); !fault.Is(err, fault.Corrupt) {
-		t.Errorf("%v", err)
-	}
-}
-
 // BenchmarkCopies finalizes runs in which every second item is a copy: of an
 // item nearby, or of any before it. An op is an item.
 func BenchmarkCopies(b *testing.B) {

@@ -241,24 +241,6 @@ func TestErrorRowsLackIDsWhenTheInputIsGoneOrChanged(t *testing.T) {
 	}
 }
 
-func TestResultWithAnotherDigestIsCorrupt(t *testing.T) {
-	t.Parallel()
-	for _, what := range []string{"result", "checkpoint"} {
-		n := map[string]int{"result": 0, "checkpoint": 2}[what]
-		d := newFixture(t)
-		key := record.ShardObjectKey(id, n, 1, what)
-		hosttest.Put(t, d.Ports, key, strings.Replace(hosttest.Object(t, d.Ports, key), "a", "b", 1))
-		if err := d.finalize(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v", what, err)
-		}
-		for _, f := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
-			if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, f), ""); !fault.Is(err, fault.NotFound) {
-				t.Errorf("%s: %s exists: %v", what, f, err)
-			}
-		}
-	}
-}
-
 func TestOutputLongerThanItsResultIsCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{-1, 1 << 40} {

@@ -18,23 +18,54 @@ import (
 )
 
 // inheritedRows writes a shard of which a child asks nothing again: its rows in the
-// files of the parent. If they are gone, the shard's items fail.
+// files of the parent. If they are gone or changed, the shard's items fail.
 func (w *writer) inheritedRows(ctx context.Context, n int, in shardtable.Inherited) error {
+	err := w.checkParts(ctx, in)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
+		w.Log.ErrorContext(ctx, "rows of a parent are lost: their items fail", "run", w.manifest.Run, "shard", n, "error", err)
+		return w.lostRows(ctx, n)
+	}
+	if err != nil {
+		return err
+	}
 	outputs, err := w.openPart(ctx, record.CompletionsFile, in.OutputAt, in.Outputs)
 	if err != nil {
-		return w.orLost(ctx, n, err)
+		return err
 	}
 	defer outputs.Close()
 	errs, err := w.openPart(ctx, record.ErrorsFile, in.ErrorAt, in.Errors)
 	if err != nil {
-		return w.orLost(ctx, n, err)
+		return err
 	}
 	defer errs.Close()
-	if err := w.copyOutputs(outputs, in); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{w.outputs}, io.LimitReader(outputs, int64(in.Outputs)), w.buf); err != nil {
 		return err
 	}
 	w.totals.counts.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK)})
-	return w.copyErrors(errs, in)
+	return w.eachError(errs, in, func(row []byte, f dialect.Failure) error {
+		w.totals.count(f.Class)
+		_, err := w.errs.Write(row)
+		return err
+	})
+}
+
+// checkParts checks the shard's parts of the parent's files before any row of them is
+// written: Corrupt, or NotFound, if they are not what the parent wrote.
+func (w *writer) checkParts(ctx context.Context, in shardtable.Inherited) error {
+	outputs, err := w.openPart(ctx, record.CompletionsFile, in.OutputAt, in.Outputs)
+	if err != nil {
+		return err
+	}
+	defer outputs.Close()
+	if err := w.checkOutputs(outputs, in); err != nil {
+		return err
+	}
+	errs, err := w.openPart(ctx, record.ErrorsFile, in.ErrorAt, in.Errors)
+	if err != nil {
+		return err
+	}
+	defer errs.Close()
+	return w.eachError(errs, in, func([]byte, dialect.Failure) error { return nil })
 }
 
 // openPart opens a part of a file of the child's parent; an empty reader for an empty
@@ -48,12 +79,11 @@ func (w *writer) openPart(ctx context.Context, file string, at, length uint64) (
 	return r, fault.Wrap(err, "read %s", key)
 }
 
-// copyOutputs appends a shard's part of the parent's completions.jsonl. One that is
+// checkOutputs checks a shard's part of the parent's completions.jsonl. One that is
 // not as many whole rows as the shard has there is Corrupt.
-func (w *writer) copyOutputs(r io.Reader, in shardtable.Inherited) error {
+func (w *writer) checkOutputs(r io.Reader, in shardtable.Inherited) error {
 	var rows lineCount
-	part := io.TeeReader(io.LimitReader(r, int64(in.Outputs)), &rows)
-	n, err := io.CopyBuffer(onlyWriter{w.outputs}, part, w.buf)
+	n, err := io.CopyBuffer(&rows, io.LimitReader(r, int64(in.Outputs)), w.buf)
 	if err == nil && (n < int64(in.Outputs) || n > 0 && rows.last != '\n' || rows.lines != int(in.OK)) {
 		return w.changedFiles()
 	}
@@ -75,9 +105,9 @@ func (c *lineCount) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// copyErrors appends a shard's part of the parent's errors.jsonl, and counts its rows.
-// One that is not the rows of as many items of the shard as fail there is Corrupt.
-func (w *writer) copyErrors(r io.Reader, in shardtable.Inherited) error {
+// eachError calls do with each row of a shard's part of the parent's errors.jsonl. One
+// that is not the rows of as many items of the shard as fail there is Corrupt.
+func (w *writer) eachError(r io.Reader, in shardtable.Inherited, do func([]byte, dialect.Failure) error) error {
 	rows := bufio.NewReader(io.LimitReader(r, int64(in.Errors)))
 	failed, end := uint32(0), in.FirstItem+uint64(in.Items())
 	for left := in.Errors; left > 0; failed++ {
@@ -89,10 +119,9 @@ func (w *writer) copyErrors(r io.Reader, in shardtable.Inherited) error {
 		if err != nil || !ok || f.Place.Item < in.FirstItem || f.Place.Item >= end {
 			return w.changedFiles()
 		}
-		if _, err := w.errs.Write(row); err != nil {
+		if err := do(row, f); err != nil {
 			return err
 		}
-		w.totals.count(f.Class)
 		left -= uint64(len(row))
 	}
 	if failed != in.Failed {
@@ -106,15 +135,6 @@ func (w *writer) changedFiles() error {
 		w.manifest.Parent.Run)
 }
 
-// orLost writes the error rows of a shard if err means that the parent's files are
-// gone, and returns any other error.
-func (w *writer) orLost(ctx context.Context, n int, err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return w.lostRows(ctx, n)
-	}
-	return err
-}
-
 // lostRows writes error rows for the items of a shard whose rows were in the files of
 // the parent, which are gone.
 func (w *writer) lostRows(ctx context.Context, n int) error {
@@ -126,7 +146,7 @@ func (w *writer) lostRows(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	why := cause{fault.Storage, "the files of run " + string(w.manifest.Parent.Run) + ", which had its row, are gone"}
+	why := cause{fault.Storage, "the files of run " + string(w.manifest.Parent.Run) + ", which had its row, are gone or changed"}
 	for _, l := range lines {
 		w.totals.count(why.class)
 		if err := w.fail(w.failure(l, why)); err != nil {

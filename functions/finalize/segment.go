@@ -81,7 +81,7 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 	if err != nil {
 		return seg, err
 	}
-	w.late = late
+	w.late, w.first = late, r.from
 	end, err := w.writeShards(ctx, r.from, r.to)
 	if err := w.finish(err); err != nil {
 		return seg, err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -359,21 +358,6 @@ func TestSegmentsCostASmallRunNoRequests(t *testing.T) {
 	}
 	if requests[0] != requests[1] || requests[0] == 0 {
 		t.Errorf("%d requests in one stream, %d with Options.Segments", requests[0], requests[1])
-	}
-}
-
-func TestSegmentRefusesResultWithAnotherDigest(t *testing.T) {
-	t.Parallel()
-	d := newFixture(t)
-	key := record.ShardObjectKey(id, 0, 1, "result")
-	hosttest.Put(t, d.Ports, key, strings.Replace(hosttest.Object(t, d.Ports, key), "a", "b", 1))
-	err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), To: 1})
-	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
-		t.Errorf("%v", err)
-	}
-	_, err = d.Blobs.Stat(t.Context(), record.OutputSegmentKey(id, 0), "")
-	if !fault.Is(err, fault.NotFound) {
-		t.Errorf("a segment exists: %v", err)
 	}
 }
 

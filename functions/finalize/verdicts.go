@@ -2,6 +2,7 @@ package finalize
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -172,10 +173,16 @@ func (v *verdicts) shard(ctx context.Context, w *writer, d shard.Doc) (out []ver
 	case d.Result != nil:
 		var b []byte
 		if b, err = result.Read(ctx, w.Blobs, *d.Result); err == nil {
-			rows, _, err = w.rowsOf(ctx, d.Shard, d, b, string(dialect.Plain))
+			if rows, _, err = w.rowsOf(ctx, d.Shard, d, b, string(dialect.Plain)); err != nil {
+				return nil, err
+			}
 		}
 	case d.Checkpoint != nil:
 		rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items)
+	}
+	if errors.Is(err, result.ErrLost) {
+		w.Log.ErrorContext(ctx, "a judge's answers are lost", "run", w.manifest.Run, "shard", d.Shard, "error", err)
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

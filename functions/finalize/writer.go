@@ -40,6 +40,8 @@ type writer struct {
 	totals    totals
 	buf       []byte
 	readahead *readahead // nil: results are read when they are written
+	first     int        // the first shard that is written
+	current   int        // the shard that is being written
 	originals originals
 	pruned    map[uint32]cause // of the pruned variants that were met
 	verdicts  []*verdicts      // of the run's judges
@@ -184,6 +186,7 @@ func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]
 
 // shard writes the rows of one shard, and its entry.
 func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
+	w.current = n
 	before := w.position()
 	if err := w.shardRows(ctx, n, d); err != nil {
 		return err
@@ -229,26 +232,21 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 	case d.OutputLen < 0 || d.OutputLen > d.Result.Length:
 		return fault.New(fault.Corrupt, "its result of %d bytes has %d of output rows", d.Result.Length, d.OutputLen)
 	}
-	w.totals.add(d)
-	b, early, err := w.readahead.take(ctx, n)
+	indexed, judged := w.manifest.Config.Dedupe.Enabled, len(w.verdicts) > 0
+	b, err := w.committed(ctx, n, *d.Result, indexed || judged)
 	switch {
+	case errors.Is(err, result.ErrLost):
+		return w.lost(ctx, n, d, err)
 	case err != nil:
 		return err
-	case w.manifest.Config.Dedupe.Enabled:
-		if !early {
-			if b, err = result.Read(ctx, w.Blobs, *d.Result); err != nil {
-				return err
-			}
-		}
+	}
+	w.totals.add(d)
+	switch {
+	case indexed:
 		return w.indexed(ctx, n, d, b)
-	case len(w.verdicts) > 0:
-		if !early {
-			if b, err = result.Read(ctx, w.Blobs, *d.Result); err != nil {
-				return err
-			}
-		}
+	case judged:
 		return w.judged(ctx, n, d, b)
-	case early:
+	case b != nil:
 		return w.rows(b, d.OutputLen)
 	}
 	return w.copy(ctx, *d.Result, d.OutputLen)
@@ -296,7 +294,8 @@ func (w *writer) neverSent(n int) bool {
 	return w.state.Phase == run.Finalizing && (n >= w.state.FrozenFrontier || w.state.Skipped.Has(n))
 }
 
-// copy appends a result to both files, and checks its length and digest.
+// copy appends a result to both files. It fails if the result is not the one that was
+// checked.
 func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error {
 	r, _, err := w.Blobs.Get(ctx, ref.Key, blob.GetOptions{})
 	if err != nil {
@@ -328,7 +327,11 @@ func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 	var rows []result.Row
 	if d.Checkpoint != nil {
 		var err error
-		if rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items); err != nil {
+		rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items)
+		if errors.Is(err, result.ErrLost) {
+			return w.lost(ctx, n, d, err)
+		}
+		if err != nil {
 			return err
 		}
 	} else {

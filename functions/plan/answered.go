@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 
@@ -68,6 +69,11 @@ func (r results) read(ctx context.Context, m record.Manifest, docs []shard.Doc) 
 // answered reads the answered items of a shard that has a result.
 func (r results) answered(ctx context.Context, m record.Manifest, d shard.Doc) (items []kind.Answered, err error) {
 	in, rows, err := result.ReadShard(ctx, r.Blobs, r.index, m, d)
+	if errors.Is(err, result.ErrLost) { // finalize writes its items as failed
+		r.Log.ErrorContext(ctx, "a result is lost: nothing is asked about its items", "run", m.Run, "shard", d.Shard,
+			"error", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -126,10 +126,10 @@ func ParseCheckpoint(b []byte, items int) ([]Row, error) {
 func ReadCheckpoint(ctx context.Context, blobs blob.Store, c shard.Ref, items int) ([]Row, error) {
 	b, err := input.ReadObject(ctx, blobs, c.Key, c.Length)
 	if err != nil {
-		return nil, err
+		return nil, lost(err)
 	}
 	if int64(len(b)) != c.Length || identity.Content(b).String() != c.Digest {
-		return nil, fault.New(fault.Corrupt, "checkpoint %s does not have the digest in its shard's document", c.Key)
+		return nil, lost(fault.New(fault.Corrupt, "checkpoint %s does not have the digest in its shard's document", c.Key))
 	}
 	return ParseCheckpoint(b, items)
 }

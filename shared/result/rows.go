@@ -3,6 +3,9 @@ package result
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -17,10 +20,10 @@ import (
 func Read(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
 	b, err := input.ReadObject(ctx, blobs, ref.Key, ref.Length)
 	if err != nil {
-		return nil, err
+		return nil, lost(err)
 	}
 	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
-		return nil, NotCommitted(ref)
+		return nil, lost(NotCommitted(ref))
 	}
 	return b, nil
 }
@@ -43,6 +46,36 @@ func Together(docs []shard.Doc) int {
 		}
 	}
 	return len(docs)
+}
+
+// Verify reads a result of any size, and checks its length and digest. It reads into buf.
+func Verify(ctx context.Context, blobs blob.Store, ref shard.Ref, buf []byte) error {
+	r, _, err := blobs.Get(ctx, ref.Key, blob.GetOptions{})
+	if err != nil {
+		return lost(fault.Wrap(err, "read %s", ref.Key))
+	}
+	defer r.Close()
+	h := identity.NewHasher()
+	n, err := io.CopyBuffer(h, io.LimitReader(r, ref.Length+1), buf)
+	if err != nil {
+		return fault.Wrap(err, "read %s", ref.Key)
+	}
+	if n != ref.Length || h.Sum().String() != ref.Digest {
+		return lost(NotCommitted(ref))
+	}
+	return nil
+}
+
+// ErrLost is wrapped by the errors of Read, Verify and ReadCheckpoint which mean that the
+// object is gone or damaged, so that reading it again does not help.
+var ErrLost = errors.New("rows are lost")
+
+// lost wraps ErrLost, if the error means that.
+func lost(err error) error {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
+		return &fault.Error{Kind: fault.KindOf(err), Err: fmt.Errorf("%w: %w", ErrLost, err)}
+	}
+	return err
 }
 
 // NotCommitted is the error of a result that is not the one that was committed.
