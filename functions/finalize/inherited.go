@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -22,7 +23,8 @@ import (
 func (w *writer) inheritedRows(ctx context.Context, n int, in shardtable.Inherited) error {
 	err := w.checkParts(ctx, in)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
-		w.Log.ErrorContext(ctx, "rows of a parent are lost: their items fail", "run", w.manifest.Run, "shard", n, "error", err)
+		w.Log.ErrorContext(ctx, "rows of a parent are lost: their items fail", "run", w.manifest.Run, "shard", n,
+			"error", err)
 		return w.lostRows(ctx, n)
 	}
 	if err != nil {
@@ -146,7 +148,8 @@ func (w *writer) lostRows(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	why := cause{fault.Storage, "the files of run " + string(w.manifest.Parent.Run) + ", which had its row, are gone or changed"}
+	why := cause{fault.Storage, fmt.Sprintf("the files of run %s, which had its row, are gone or changed",
+		w.manifest.Parent.Run)}
 	for _, l := range lines {
 		w.totals.count(why.class)
 		if err := w.fail(w.failure(l, why)); err != nil {

@@ -115,7 +115,8 @@ func TestChildHasOneRowOfEachItemAlsoWhenFilesOfItsParentVanish(t *testing.T) {
 		classes []string // of errors.jsonl, by its rows
 	}{
 		{"nothing is gone", nil, false, "a0\na1\na3\n", []string{"refused"}},
-		{"the answers are gone", []string{record.CompletionsFile}, false, "", []string{"storage", "storage", "storage", "storage"}},
+		{"the answers are gone", []string{record.CompletionsFile}, false, "",
+			[]string{"storage", "storage", "storage", "storage"}},
 		{"the error rows are gone", []string{record.ErrorsFile}, false, "a0\na1\n", []string{"storage", "storage"}},
 		{"both are gone", []string{record.CompletionsFile, record.ErrorsFile}, false, "",
 			[]string{"storage", "storage", "storage", "storage"}},
@@ -213,7 +214,8 @@ func TestChildTakesNoRowsOfOtherFilesThanItsParentWrote(t *testing.T) {
 		own := hosttest.Object(t, d.Ports, record.OutputKey(id, c.file))
 		hosttest.Put(t, d.Ports, record.OutputKey(id, c.file), c.replace(own))
 		completions, errs, sum := d.finalizeChild(finalize.Options{})
-		if strings.ContainsAny(completions, "{x ") || strings.Contains(completions, "\n\n") || strings.Contains(errs, "{\"x") {
+		if strings.ContainsAny(completions, "{x ") || strings.Contains(completions, "\n\n") ||
+			strings.Contains(errs, "{\"x") {
 			t.Errorf("%s: rows of another file are in %q or %q", c.name, completions, errs)
 		}
 		if sum.FailedByClass["storage"] < 2 || sum.Completed+sum.Failed != 12 {

@@ -89,7 +89,8 @@ func TestItemsOfALostObjectFailAndAllOthersAreDelivered(t *testing.T) {
 					lost := 0
 					for row := range strings.Lines(d.file(record.ErrorsFile)) {
 						if strings.Contains(row, `"class":"storage"`) {
-							if own := fmt.Sprintf(`"id":"id-%d"`, 2*c.shard+lost); !strings.Contains(row, own) || !strings.Contains(row, key) {
+							own := fmt.Sprintf(`"id":"id-%d"`, 2*c.shard+lost)
+							if !strings.Contains(row, own) || !strings.Contains(row, key) {
 								t.Errorf("the error row %s lacks %s or %s", row, own, key)
 							}
 							lost++

@@ -42,7 +42,8 @@ func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, i
 }
 
 // findKey returns up to limit items whose line has the key, in order.
-func (x *Index) findKey(ctx context.Context, run identity.RunID, p record.Plan, key []byte, limit int) ([]uint64, error) {
+func (x *Index) findKey(ctx context.Context, run identity.RunID, p record.Plan, key []byte,
+	limit int) ([]uint64, error) {
 	first, found, err := x.firstOf(ctx, run, p, shardtable.HashID(key))
 	if err != nil || !found {
 		return nil, err

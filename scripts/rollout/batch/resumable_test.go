@@ -89,7 +89,9 @@ func TestRunDoesNotContinueWithChangedFiles(t *testing.T) {
 	}{
 		"unchanged":     {func(*testing.T, string) {}, false},
 		"removed":       {func(t *testing.T, file string) { must(t, os.Remove(file)) }, false},
-		"touched":       {func(t *testing.T, file string) { must(t, os.Chtimes(file, time.Time{}, time.Unix(1e9, 0))) }, false},
+		"touched": {func(t *testing.T, file string) {
+			must(t, os.Chtimes(file, time.Time{}, time.Unix(1e9, 0)))
+		}, false},
 		"another size":  {func(t *testing.T, file string) { must(t, os.WriteFile(file, []byte("{}"), 0o600)) }, true},
 		"another start": {func(t *testing.T, file string) { rewrite(t, file, strings.Repeat("c", 100_000)) }, true},
 		"another end":   {func(t *testing.T, file string) { rewrite(t, file, strings.Repeat("b", 99_999)+"c") }, true},
@@ -112,7 +114,8 @@ func TestRunDoesNotContinueWithChangedFiles(t *testing.T) {
 			must(t, b.Submit(t.Context(), submit.New(l.Ports, submit.Options{Deployment: l.Deployment})))
 			c.change(t, b.Files[1])
 			err = b.CheckResumable(t.Context())
-			if c.changed != fault.Is(err, fault.Invalid) || err != nil && !strings.Contains(err.Error(), "2/a.jsonl has changed") {
+			names := err == nil || strings.Contains(err.Error(), "2/a.jsonl has changed")
+			if c.changed != fault.Is(err, fault.Invalid) || !names {
 				t.Errorf("%v, want changed %v", err, c.changed)
 			}
 		})

@@ -100,7 +100,9 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 
 // placeFor returns the conditions under which an object may be put at the key: the key is free, or its object is the
 // input of a run. taken is true if its object is yet to become a run.
-func placeFor(ctx context.Context, in *installation.Installation, key string) (o blob.PutOptions, taken bool, err error) {
+func placeFor(
+	ctx context.Context, in *installation.Installation, key string,
+) (o blob.PutOptions, taken bool, err error) {
 	info, err := in.Ports.Blobs.Stat(ctx, key, "")
 	switch {
 	case fault.Is(err, fault.NotFound):
