@@ -87,8 +87,8 @@ func TestRunDoesNotContinueWithChangedFiles(t *testing.T) {
 		change  func(t *testing.T, file string)
 		changed bool
 	}{
-		"unchanged":     {func(*testing.T, string) {}, false},
-		"removed":       {func(t *testing.T, file string) { must(t, os.Remove(file)) }, false},
+		"unchanged": {func(*testing.T, string) {}, false},
+		"removed":   {func(t *testing.T, file string) { must(t, os.Remove(file)) }, false},
 		"touched": {func(t *testing.T, file string) {
 			must(t, os.Chtimes(file, time.Time{}, time.Unix(1e9, 0)))
 		}, false},
