@@ -231,38 +231,43 @@ func limited(pool string, c poolCounts) status.Blocker {
 
 // The states of a server's circuit breaker in which it gets no requests.
 const (
-	serverClosed   = "closed"
 	serverOpen     = "open"
 	serverHalfOpen = "half_open"
 )
 
-// serversAway returns the blocker of a pool with several inference servers some of
-// which get no requests.
+// serversAway returns the blocker of a pool some of whose inference servers get no
+// requests. An only server that is down is its workers' own cause.
 func serversAway(p status.Progress, pool string) []status.Blocker {
 	away := map[string]string{}
 	all := map[string]bool{}
+	aside := false
 	for _, w := range p.Workers {
 		if !w.Alive || w.Pool != pool {
 			continue
 		}
 		for _, v := range w.Load.Servers {
 			all[v.Name] = true
-			if v.State == serverOpen || v.State == serverHalfOpen {
+			switch v.State {
+			case serverOpen, serverHalfOpen, health.ServerSetAside:
 				away[v.Name] = v.LastError
+				aside = aside || v.State == health.ServerSetAside
 			}
 		}
 	}
-	if len(away) == 0 || len(all) < 2 {
+	if len(away) == 0 || len(all) < 2 && !aside {
 		return nil
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(away)) {
 		names = append(names, name+": "+away[name])
 	}
-	return []status.Blocker{{Code: NoServer,
+	b := status.Blocker{Code: NoServer, Remedy: "start them again: the others answer meanwhile",
 		Text: fmt.Sprintf("%d of %d inference servers get no requests: %s",
-			len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; ")),
-		Remedy: "start them again: the others answer meanwhile"}}
+			len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; "))}
+	if aside {
+		b.Remedy = "mend what they say: each is asked again every few seconds, and gets requests when it answers"
+	}
+	return []status.Blocker{b}
 }
 
 // unknownModel returns the blocker of a pool whose servers answer, but list other models
@@ -273,7 +278,7 @@ func unknownModel(p status.Progress, pool string) []status.Blocker {
 			continue
 		}
 		for _, v := range w.Load.Servers {
-			if v.State == serverClosed && v.LastError != "" {
+			if v.State == health.ServerClosed && v.LastError != "" {
 				return []status.Blocker{{Code: UnknownModel, Text: v.Name + ": " + v.LastError,
 					Remedy: "correct the model of the pool or the run, or map it with body_model of the engine"}}
 			}

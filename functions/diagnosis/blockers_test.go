@@ -105,6 +105,13 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed",
 				LastError: `the server lists no model "m"; it lists a, b`}}
 		}, diagnosis.UnknownModel, `http://a/v1: the server lists no model "m"; it lists a, b correct the model`},
+		"a server that answers as another model": {func(p *status.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed",
+				LastError: `the server answers as model "b" when it is asked for "m"`}}
+		}, diagnosis.UnknownModel, `http://a/v1: the server answers as model "b" when it is asked for "m" correct`},
+		"the only server set aside": {func(p *status.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "set_aside", LastError: "status 403: no"}}
+		}, diagnosis.NoServer, "1 of 1 inference servers get no requests: http://a/v1: status 403: no mend what they say"},
 		"servers in use": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "doubted"}}

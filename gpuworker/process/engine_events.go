@@ -13,8 +13,8 @@ import (
 )
 
 // observedEngine is an engine that emits an event when it becomes ready and when
-// one of its servers crashes. It changes neither answers nor faults, and never
-// looks into a request.
+// one of its servers crashes. It changes neither answers nor faults, and looks into a
+// request only for the model that it names.
 type observedEngine struct {
 	engine.Engine
 	url   string // without a password
@@ -44,7 +44,7 @@ func (o *observedEngine) Answer(ctx context.Context, r engine.Request, progress 
 	if err != nil {
 		o.reportCrash(ctx, err)
 	} else {
-		o.model.answered()
+		o.model.answered(ctx, r, a)
 	}
 	return a, err
 }

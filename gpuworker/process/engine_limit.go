@@ -27,6 +27,8 @@ type limitedEngine struct {
 	engine.Engine
 	limits limiter // nil if the engine sets no limit
 	model  *modelNotice
+	// aside returns what servers said that the executor has set aside.
+	aside func() map[string]string
 }
 
 // inFlight returns how many requests a worker may have in flight at first.
@@ -42,11 +44,17 @@ func (e limitedEngine) servers() []health.Server {
 	if e.limits == nil {
 		return nil
 	}
+	aside := e.aside()
 	statuses := e.limits.ServerStatuses()
 	out := make([]health.Server, len(statuses))
 	for i, s := range statuses {
-		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit,
-			Waiting: s.Waiting, LastError: worker.Truncate(cmp.Or(s.Why, e.model.String()))}
+		v := health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit,
+			Waiting: s.Waiting, LastError: cmp.Or(s.Why, e.model.of(s.Name))}
+		if words, ok := aside[s.Name]; ok && s.State == balancer.Closed {
+			v.State, v.LastError = health.ServerSetAside, words
+		}
+		v.LastError = worker.Truncate(v.LastError)
+		out[i] = v
 	}
 	return out
 }
@@ -73,15 +81,14 @@ func limitOf(p config.Pool) ratelimit.Amount {
 }
 
 // meterServers adds the status of a balancer's servers to the metrics.
-func meterServers(e engine.Engine, p host.Ports) {
-	b, ok := e.(*balancer.Balancer)
-	if !ok || p.Watch.Meter == nil {
+func meterServers(e limitedEngine, p host.Ports) {
+	if e.limits == nil || p.Watch.Meter == nil {
 		return
 	}
 	p.Watch.Meter.AddServerSource(func() []observe.Server {
 		var out []observe.Server
-		for _, s := range b.ServerStatuses() {
-			up := s.State == balancer.Closed || s.State == balancer.Probing
+		for _, s := range e.servers() {
+			up := s.State == health.ServerClosed || s.State == string(balancer.Probing)
 			out = append(out, observe.Server{Name: s.Name, Up: up, InFlight: s.InFlight, Limit: s.Limit})
 		}
 		return out

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"rollout/gpuworker/executors/infer"
@@ -55,10 +56,17 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		_ = e.Close()
 		return nil, nil, err
 	}
-	meterServers(e, o.Ports)
 	notice := newModelNotice(e, o.Deployment, o.Pool, o.Ports.Log)
 	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports, notice)
-	return inference{limitedEngine{observed, limits, notice}, services, o}, func() { _ = e.Close() }, nil
+	x := &atomic.Pointer[infer.Executor]{}
+	limited := limitedEngine{observed, limits, notice, func() map[string]string {
+		if x := x.Load(); x != nil {
+			return x.SetAside()
+		}
+		return nil
+	}}
+	meterServers(limited, o.Ports)
+	return inference{limited, services, o, x}, func() { _ = e.Close() }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for
@@ -70,14 +78,17 @@ type inference struct {
 	limitedEngine
 	graders *grading.Services
 	o       Options
+	current *atomic.Pointer[infer.Executor] // of the worker that runs now
 }
 
 func (a inference) executor(ctx context.Context) worker.Executor {
 	w, p := a.o.Deployment.Worker, a.o.Ports
-	return infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
+	x := infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
 		Request: a.o.Deployment.Engine.Request, Servers: serverNames(a.o.Deployment.Engine),
 		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
+	a.current.Store(x)
+	return x
 }
 
 // serverNames returns the names of an engine's servers; nil for one in this process.

@@ -218,6 +218,17 @@ func (b *Balancer) Models() []string {
 	return nil
 }
 
+// IsAlias reports whether the server lists both names for the same model.
+func (b *Balancer) IsAlias(server, x, y string) bool {
+	for _, s := range b.servers {
+		if s.Name == server {
+			lists, ok := s.Server.(interface{ IsAlias(x, y string) bool })
+			return ok && lists.IsAlias(x, y)
+		}
+	}
+	return false
+}
+
 // Limit returns how many requests the caller should make at once: Config's
 // number, or else the sum of the limits of the servers that are not set aside.
 func (b *Balancer) Limit() int {

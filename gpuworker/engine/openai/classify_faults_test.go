@@ -382,6 +382,27 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// Names that a server lists for one model are aliases of each other.
+func TestListedAliases(t *testing.T) {
+	t.Parallel()
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		whole(`{"data":[{"id":"a","root":"/models/m"},{"id":"b","root":"/models/m"},{"id":"lora","root":"/l","parent":"a"},`+
+			`{"id":"c"},{"id":"d"}]}`)(w, r)
+	})
+	if client.IsAlias("a", "b") {
+		t.Error("an alias before any list")
+	}
+	if _, err := client.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for pair, want := range map[[2]string]bool{{"a", "b"}: true, {"b", "a"}: true, {"a", "/models/m"}: true,
+		{"a", "lora"}: false, {"c", "d"}: false, {"x", "y"}: false, {"a", "x"}: false} {
+		if client.IsAlias(pair[0], pair[1]) != want {
+			t.Errorf("%s: want %v", pair, want)
+		}
+	}
+}
+
 func TestReadyAsksAsConfigured(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

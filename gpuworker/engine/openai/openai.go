@@ -87,7 +87,8 @@ type Client struct {
 	estimates atomic.Bool  // the server does not count tokens, and the log says so
 	readyPath string
 	listed    atomic.Pointer[[]string] // the models that Ready saw
-	memory    sync.Pool                // *call
+	roots     atomic.Pointer[map[string]string]
+	memory    sync.Pool // *call
 	calls     calls
 }
 

@@ -148,40 +148,52 @@ type modelList struct {
 	Data []struct {
 		ID      lenient `json:"id"`
 		OwnedBy lenient `json:"owned_by"`
+		Root    lenient `json:"root"` // of vLLM: what is behind the name
 	} `json:"data"`
 }
 
-// models returns the names that a reply lists, and who owns the first one.
-func (r reply) models() (names []string, owner string) {
-	var list modelList
+// models returns the list of a reply; an empty one of other replies.
+func (r reply) models() (list modelList) {
 	if r.status != http.StatusOK || unmarshal(r.body, &list) != nil {
-		return nil, ""
+		return modelList{}
 	}
-	for i, m := range list.Data {
-		if i == 0 {
-			owner = string(m.OwnedBy)
-		}
+	return list
+}
+
+// names returns the names that are listed.
+func (l modelList) names() (names []string) {
+	for _, m := range l.Data {
 		if m.ID != "" {
 			names = append(names, text.Truncate(string(m.ID), 1024, ""))
 		}
 	}
-	return names, owner
+	return names
+}
+
+// owner returns who owns the first model.
+func (l modelList) owner() string {
+	if len(l.Data) == 0 {
+		return ""
+	}
+	return string(l.Data[0].OwnedBy)
 }
 
 // isHosted reports whether a list is of OpenAI, or of LiteLLM, whose /health asks every
 // model for money.
 func (r reply) isHosted() bool {
-	_, owner := r.models()
+	owner := r.models().owner()
 	return owner == "openai" || owner == "system"
 }
 
-// firstModel returns the first model of a list, and keeps the list for Models.
+// firstModel returns the first model of a list, and keeps the list for Models and IsAlias.
 func (c *Client) firstModel(r reply) string {
-	names, owner := r.models()
+	list := r.models()
+	names, roots := list.names(), rootsOf(list)
 	if len(names) == 0 {
 		return ""
 	}
-	if owner != "llamacpp" { // it answers to any name
+	c.roots.Store(&roots)
+	if list.owner() != "llamacpp" { // it answers to any name
 		c.listed.Store(&names)
 	}
 	return names[0]
@@ -194,6 +206,26 @@ func (c *Client) Models() []string {
 		return slices.Clone(*names)
 	}
 	return nil
+}
+
+// IsAlias reports whether the server listed both names for the same model when Ready asked
+// last.
+func (c *Client) IsAlias(x, y string) bool {
+	roots := c.roots.Load()
+	if roots == nil {
+		return false
+	}
+	root := (*roots)[x]
+	return root != "" && (root == y || root == (*roots)[y])
+}
+
+// rootsOf returns what is behind each name of the list.
+func rootsOf(list modelList) map[string]string {
+	roots := map[string]string{}
+	for _, m := range list.Data {
+		roots[string(m.ID)] = string(m.Root)
+	}
+	return roots
 }
 
 // get requests a path, and returns a reply of any status. A server that can't be

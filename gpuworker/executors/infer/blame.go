@@ -78,6 +78,21 @@ func (a *attribution) logDoubts() {
 	a.doubted = now
 }
 
+// SetAside returns the servers that get no requests of items until they answer again, each
+// with what it said last; nil if there are none.
+func (x *Executor) SetAside() map[string]string {
+	x.blame.mu.Lock()
+	defer x.blame.mu.Unlock()
+	var out map[string]string
+	for name, f := range x.blame.ledger.Doubts() {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = f.Words
+	}
+	return out
+}
+
 // announce wakes the requests that wait. The caller holds a.mu.
 func (a *attribution) announce() {
 	a.logDoubts()

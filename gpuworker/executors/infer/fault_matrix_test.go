@@ -18,7 +18,6 @@ import (
 	"rollout/gpuworker/engine/balancer"
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/executors/infer"
-	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
@@ -149,6 +148,8 @@ type matrix struct {
 	t       *testing.T
 	servers []*scriptedServer
 	cfg     infer.Config
+	// executor is that of the worker that was started last.
+	executor *infer.Executor
 }
 
 func runMatrix(t *testing.T, items, servers int, streamed bool, bad badAnswer, test func(m *matrix)) {
@@ -201,7 +202,8 @@ func withMatrix(t *testing.T, items, shard, servers int, streamed bool, bad badA
 
 // startWorker starts a worker. The returned function ends it.
 func (m *matrix) startWorker(id string) (end func()) {
-	w := newWorker(m.Ports, id, "", 16, m.cfg, func(*worker.Config) {})
+	m.executor = infer.New(m.cfg)
+	w := workerOf(m.Ports, id, "", 16, m.executor)
 	ctx, cancel := context.WithCancel(m.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.Run(ctx) }()
@@ -340,6 +342,7 @@ func TestMatrixBlip(t *testing.T) {
 }
 
 // One of two servers never answers: the other answers all, and few requests are spent.
+// The first is set aside, with its words, until it answers.
 func TestMatrixOneBadServerOfTwo(t *testing.T) {
 	t.Parallel()
 	for name, bad := range badAnswers {
@@ -352,6 +355,14 @@ func TestMatrixOneBadServerOfTwo(t *testing.T) {
 					spent, _ := m.servers[1].count()
 					if d.Counts.OK != 400 || spent > 20 {
 						m.t.Errorf("%+v; the bad server got %d requests", d.Counts, spent)
+					}
+					aside := m.executor.SetAside()
+					said := aside[m.cfg.Servers[1]]
+					if s := m.cfg.Engine.(*balancer.Balancer).ServerStatuses()[1]; s.State != balancer.Closed {
+						said = s.Why // the balancer was first
+					}
+					if aside[m.cfg.Servers[0]] != "" || !strings.Contains(said, bad.says) {
+						m.t.Errorf("the bad server says %q, want the words %q; set aside are %v", said, bad.says, aside)
 					}
 				})
 			})

@@ -129,13 +129,18 @@ const run = inputtest.RunID
 // newWorker returns a worker over the ports.
 func newWorker(p host.Ports, id, engine string, inFlight int, cfg infer.Config,
 	edit ...func(*worker.Config)) *worker.Worker {
+	return workerOf(p, id, engine, inFlight, infer.New(cfg), edit...)
+}
+
+func workerOf(p host.Ports, id, engine string, inFlight int, x *infer.Executor,
+	edit ...func(*worker.Config)) *worker.Worker {
 	w := worker.Config{ID: id, Pool: "default", Engine: engine, InFlight: inFlight,
 		Timings:            host.Timings(config.DefaultDeployment().Health),
 		CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second}
 	for _, f := range edit {
 		f(&w)
 	}
-	return worker.New(p, w, input.NewIndex(p.Blobs, p.Docs), infer.New(cfg))
+	return worker.New(p, w, input.NewIndex(p.Blobs, p.Docs), x)
 }
 
 func newFixture(t *testing.T, m record.Manifest, file string, script map[string][]step) *fixture {

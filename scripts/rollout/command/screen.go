@@ -188,7 +188,7 @@ func workerState(w status.WorkerStatus) string {
 }
 
 // servers formats a table of the inference servers, as seen by the worker with the most servers. It returns "" for a
-// single server, about which the workers' table says as much.
+// single server that works or is down, about which the workers' table says as much.
 func (s screen) servers() string {
 	var most []health.Server
 	for _, w := range s.Workers {
@@ -196,7 +196,9 @@ func (s screen) servers() string {
 			most = w.Load.Servers
 		}
 	}
-	if len(most) < 2 {
+	if len(most) < 2 && !slices.ContainsFunc(most, func(v health.Server) bool {
+		return v.LastError != "" && (v.State == health.ServerClosed || v.State == health.ServerSetAside)
+	}) {
 		return ""
 	}
 	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "LAST ERROR"}}
@@ -215,18 +217,20 @@ func (s screen) servers() string {
 		switch {
 		case column != 1:
 			return cell
-		case most[row-1].State == "closed":
+		case most[row-1].State == health.ServerClosed:
 			return s.colours.in(green, cell)
 		}
 		return s.colours.in(red, cell)
 	})
 }
 
-// serverState describes the state of a server's circuit breaker.
-func serverState(breaker string) string {
-	switch breaker {
-	case "closed":
+// serverState describes the state of a server.
+func serverState(state string) string {
+	switch state {
+	case health.ServerClosed:
 		return "ready"
+	case health.ServerSetAside:
+		return "set aside"
 	case "doubted":
 		return "probing"
 	}

@@ -78,6 +78,10 @@ http://b/v1  down   0      -        connection refused
 	if strings.Contains(s.body(), "SERVER") {
 		t.Errorf("a single server needs no table:\n%s", s.body())
 	}
+	s.Workers[0].Load.Servers[0].State, s.Workers[0].Load.Servers[0].LastError = "set_aside", "status 403: no"
+	if body := s.body(); !strings.Contains(body, "http://a/v1  set aside  12/64  3        status 403: no\n") {
+		t.Errorf("a server that is set aside is not shown:\n%s", body)
+	}
 }
 
 func TestColoursChangeNoText(t *testing.T) {

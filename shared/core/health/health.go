@@ -209,11 +209,20 @@ const MaxServers = 64
 // Server is one inference server as a worker observes it.
 type Server struct {
 	Name     string `json:"name"`  // Example: "http://127.0.0.1:8000/v1"
-	State    string `json:"state"` // of its circuit breaker; "closed" is healthy
+	State    string `json:"state"` // of its circuit breaker, or ServerSetAside
 	InFlight int    `json:"in_flight"`
 	Limit    int    `json:"limit"` // requests at once; 0: no limit of its own
 	// Waiting is how many requests of all clients wait at the server, as it reports;
 	// negative if it reports nothing.
 	Waiting   int    `json:"waiting"`
-	LastError string `json:"why,omitempty"` // if it is not healthy, or lists another model than it is asked for
+	// LastError is set if it is not healthy, or lists another model than it is asked for, or
+	// answers as another one.
+	LastError string `json:"why,omitempty"`
 }
+
+// States of a Server, beside those of a circuit breaker that is not closed.
+const (
+	ServerClosed = "closed" // it is healthy
+	// ServerSetAside gets no requests of items, because it failed many or all of them.
+	ServerSetAside = "set_aside"
+)
