@@ -401,3 +401,26 @@ func TestRunOfBadItemsHasAnEndThoughOneServerIsBad(t *testing.T) {
 		}
 	}
 }
+
+// A run of which every request is denied is refused, though the server has outages for
+// moments meanwhile, and answers no small question.
+func TestRunThatIsDeniedIsRefusedThoughTheServerIsOverloaded(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		w := newWorld(seed, 50, 1+int(seed%8), two[:1+seed%2]...)
+		w.natures = map[Outcome]Nature{"status_429": Outage}
+		w.outcome = func(_ string, item int, _ time.Duration) (Outcome, time.Duration) {
+			switch {
+			case w.rand.Float64() < 0.3:
+				return "status_429", usual
+			case item == smallQuestion:
+				return "status_404", usual
+			}
+			return "status_401", usual
+		}
+		took := w.run(24 * time.Hour)
+		if w.refused == nil || took > 15*time.Minute {
+			t.Errorf("seed %d: refused %+v after %s and %d requests", seed, w.refused, took, w.requests())
+		}
+	}
+}

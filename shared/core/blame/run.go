@@ -13,7 +13,8 @@ const (
 	// firstTrials is how many requests follow one by one when the first have failed.
 	firstTrials = 4
 	firstTrial  = 500 * time.Millisecond
-	// maxTrials bounds the trials of a run whose servers answer comparisons.
+	// maxTrials bounds the trials of a run whose servers answer comparisons, and how many
+	// failures of a setting others may hide that may pass.
 	maxTrials = 12
 	// withoutAnswer is how long a proven run may be without any answer until its
 	// setting is at fault. If comparisons are answered meanwhile, that many different
@@ -50,6 +51,7 @@ type contact struct {
 	items    []uint64  // different ones that failed, at most manyItems
 	charged  int       // how many items were charged
 	outages  int       // failures that may pass
+	denials  int       // those of a setting
 	same     bool      // one had the earlier outcome
 	settings time.Time // since when all failures, also of comparisons, are of settings; zero if the last may pass
 	met      time.Time // the last failure, also of a comparison
@@ -98,7 +100,8 @@ func (c *contact) tells() bool { return c.proven || c.worked || c.charging }
 
 // forget forgets the failures since the last answer.
 func (c *contact) forget() {
-	c.trials, c.items, c.charged, c.outages, c.same, c.inconclusive = 0, c.items[:0], 0, 0, false, false
+	c.trials, c.items, c.charged, c.outages, c.denials = 0, c.items[:0], 0, 0, 0
+	c.same, c.inconclusive = false, false
 	c.failing, c.settings, c.compared, c.cleared = time.Time{}, time.Time{}, time.Time{}, ""
 }
 
@@ -112,6 +115,8 @@ func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
 	}
 	if f.Nature == Outage {
 		c.outages++
+	} else {
+		c.denials++
 	}
 	c.server, c.last, c.same = server, f, c.same || f.Outcome == c.earlier
 	c.meet(f.Nature, now)
@@ -142,9 +147,10 @@ func (c *contact) comparisonFailed(n Nature, now, due time.Time) {
 	}
 }
 
-// nature returns what the failures since the last answer mean together.
+// nature returns what the failures since the last answer mean together. A few that may
+// pass, among many of a setting, are another matter.
 func (c *contact) nature() Nature {
-	if c.outages > 0 {
+	if c.outages > 0 && (c.denials < maxTrials || c.denials < c.outages) {
 		return Outage
 	}
 	return Setting
