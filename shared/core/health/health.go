@@ -214,7 +214,7 @@ type Server struct {
 	Limit    int    `json:"limit"` // requests at once; 0: no limit of its own
 	// Waiting is how many requests of all clients wait at the server, as it reports;
 	// negative if it reports nothing.
-	Waiting   int    `json:"waiting"`
+	Waiting int `json:"waiting"`
 	// LastError is set if it is not healthy, or lists another model than it is asked for, or
 	// answers as another one.
 	LastError string `json:"why,omitempty"`
