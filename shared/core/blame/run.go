@@ -162,7 +162,8 @@ func (c *contact) hopeless(now time.Time) bool {
 	case c.failing.IsZero():
 		return false
 	case !c.compared.IsZero():
-		return now.Sub(c.compared) >= withoutAnswer && len(c.items) == manyItems
+		many := len(c.items) == manyItems || c.charged >= maxCharged
+		return many && now.Sub(c.compared) >= withoutAnswer
 	}
 	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
 }
