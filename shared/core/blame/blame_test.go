@@ -275,6 +275,34 @@ func TestRunOfBadItemsIsNotRefusedForAStrayFailure(t *testing.T) {
 	}
 }
 
+// A worker that begins in the middle of a run knows none of its servers. Whichever is bad,
+// and however slowly requests follow each other, it soon finds the good one.
+func TestGoodServerIsFoundBesideOneThatFails(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"a", "b"} {
+		l, now := New("a", "b"), time.Unix(0, 0)
+		l.Begin("run", 1, Answered, true)
+		item := Item{"run", 1}
+		found := false
+		for tries := 0; tries < 2; tries++ {
+			a := l.Admit(item, tries == 0, now)
+			if !a.Go || len(a.Servers) != 1 {
+				t.Fatalf("%s is bad: %+v", bad, a)
+			}
+			now = now.Add(5 * time.Second)
+			found = found || a.Servers[0] != bad
+			if a.Servers[0] == bad {
+				l.Failed(a.Request, bad, Failure{Outcome: "corrupt", Nature: Setting}, now)
+			} else {
+				l.Abandon(a.Request, now)
+			}
+		}
+		if !found {
+			t.Errorf("%s is bad, and got both requests", bad)
+		}
+	}
+}
+
 // A run that is resumed after a refusal is asked anew: if it meets the same outcome,
 // its items are charged; if the setting is mended, all are answered.
 func TestResumedRunIsChargedOrAnswered(t *testing.T) {

@@ -185,7 +185,9 @@ func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) A
 		case s.proven && !s.doubted:
 			a.Servers = append(a.Servers, s.name)
 		case (!s.doubted || s.inconclusive) && s.mayTry(now):
-			try = s
+			if try == nil || s.since.IsZero() && !try.since.IsZero() { // one that has not failed comes first
+				try = s
+			}
 		case s.doubted && s.due.After(now) && (a.Until.IsZero() || s.due.Before(a.Until)):
 			a.Until = s.due
 		}
