@@ -60,7 +60,7 @@ type Balancer struct {
 
 	mu        sync.Mutex
 	servers   []*server
-	next      int // the server to look at first, so that equal servers share the load
+	next      int // the server to look at first: the one behind that of the last request
 	closed    bool
 	lastLimit int // that was announced
 }
@@ -131,13 +131,14 @@ func (b *Balancer) send(ctx context.Context, q *request, r engine.Request) (engi
 func (b *Balancer) pick(allowed []string) (*server, error) {
 	now := time.Now()
 	var best *server
+	after := b.next
 	for i := range b.servers {
 		s := b.servers[(b.next+i)%len(b.servers)]
 		if !s.breaker.setAside() && !s.exclusive && s.isOneOf(allowed) && (best == nil || s.before(best, now)) {
-			best = s
+			best, after = s, b.next+i+1
 		}
 	}
-	b.next++
+	b.next = after % len(b.servers)
 	if best != nil {
 		return best, nil
 	}

@@ -410,6 +410,21 @@ func TestReadyWhileOneOfTwoServersIsBad(t *testing.T) {
 	})
 }
 
+func TestRequestGoesToTheServerBehindTheLastOne(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(f *fixture) {
+		for range 3 { // a comparison names its server; the item must not meet the same one each time
+			a, err := f.balancer.Answer(f.t.Context(), engine.Request{Servers: []string{"b"}}, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := f.ask("x"); err != nil || got != "a" {
+				t.Errorf("after a request to %s the next one goes to %q: %v", a.Server, got, err)
+			}
+		}
+	})
+}
+
 func TestLimitIsSumOfWorkingServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
