@@ -276,29 +276,30 @@ func TestRunOfBadItemsIsNotRefusedForAStrayFailure(t *testing.T) {
 }
 
 // A worker that begins in the middle of a run knows none of its servers. Whichever is bad,
-// and however slowly requests follow each other, it soon finds the good one.
-func TestGoodServerIsFoundBesideOneThatFails(t *testing.T) {
+// and however slowly requests follow each other, the good one gets most of them.
+func TestGoodServerGetsMostRequestsBesideOneThatFails(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"a", "b"} {
 		l, now := New("a", "b"), time.Unix(0, 0)
 		l.Begin("run", 1, Answered, true)
-		item := Item{"run", 1}
-		found := false
-		for tries := 0; tries < 2; tries++ {
-			a := l.Admit(item, tries == 0, now)
-			if !a.Go || len(a.Servers) != 1 {
+		got := map[bool]int{}
+		for i := range uint64(12) {
+			item := Item{"run", i / 4} // few items, so that the bad server stays trusted for long
+			a := l.Admit(item, i%4 == 0, now)
+			if !a.Go {
 				t.Fatalf("%s is bad: %+v", bad, a)
 			}
 			now = now.Add(5 * time.Second)
-			found = found || a.Servers[0] != bad
-			if a.Servers[0] == bad {
+			isBad := len(a.Servers) == 0 || slices.Contains(a.Servers, bad)
+			got[isBad]++
+			if isBad {
 				l.Failed(a.Request, bad, Failure{Outcome: "corrupt", Nature: Setting}, now)
 			} else {
-				l.Abandon(a.Request, now)
+				l.Answered(a.Request, a.Servers[0], now)
 			}
 		}
-		if !found {
-			t.Errorf("%s is bad, and got both requests", bad)
+		if got[true] > 6 {
+			t.Errorf("%s is bad, and got %d of 12 requests", bad, got[true])
 		}
 	}
 }

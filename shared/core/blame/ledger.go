@@ -192,6 +192,9 @@ func (l *Ledger) admitProven(item Item, c *contact, first bool, now time.Time) A
 			a.Until = s.due
 		}
 	}
+	if try != nil && try.yields && len(a.Servers) > 0 {
+		try.yields, try = false, nil
+	}
 	if try != nil {
 		a.Servers = []string{try.name}
 		try.trying++

@@ -28,6 +28,7 @@ type server struct {
 
 	proven    bool // it has answered
 	trying    int  // requests of items in flight that find out whether it answers
+	yields    bool // the last try failed: the next request goes to a server that answers, if there is one
 	doubted   bool
 	comparing bool // a comparison is under way
 	// inconclusive says that the last comparison failed for a setting. That may be its
@@ -66,7 +67,7 @@ func (s *server) answered(r Request) {
 // failed records a failure.
 func (s *server) failed(r Request, f Failure, now time.Time) {
 	s.record(r, ended{failed: true, nature: f.Nature})
-	s.last = f
+	s.last, s.yields = f, s.yields || r.tries == s
 	if s.since.IsZero() {
 		s.since = now
 	}
