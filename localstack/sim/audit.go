@@ -60,6 +60,7 @@ func (a *audit) document(p *process, key string, value []byte) {
 	if p.dead.Load() {
 		a.breakf("%s wrote %s after its crash", p.name, key)
 	}
+	a.w.http.document(key, a.shards[key], value)
 	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
 	case "shard":
 		a.shard(p, key, value)

@@ -153,12 +153,20 @@ func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *r
 	case len(left.errs) > 0 && wantErr != nil && bytes.Equal(left.errs[0], wantErr):
 		it.original.record(it.place.Item, left.errs[0], it.line.class)
 		left.errs = left.errs[1:]
+	case len(left.errs) > 0 && s.isBlamed(left.errs[0], it):
+		it.original.record(it.place.Item, left.errs[0], classOf(left.errs[0]))
+		left.errs = left.errs[1:]
 	case len(left.errs) > 0 && mayBeMissing && s.isUnansweredRow(left.errs[0], it.line, it.place, class):
 		left.errs = left.errs[1:]
 	default:
 		s.audit.breakf("I1, I4, I10: item %d (%s) is the next row of neither file: want %s%s, next are %s and %s",
 			it.place.Item, it.line.bytes, wantOut, wantErr, next(left.out), next(left.errs))
 	}
+}
+
+func classOf(errRow []byte) fault.Class {
+	f, _ := dialect.ReadFailure(dialect.Plain, errRow)
+	return f.Class
 }
 
 // next is the first row, for messages.
@@ -169,9 +177,26 @@ func next(rows [][]byte) []byte {
 	return rows[0]
 }
 
+// isBlamed reports whether the row is the error row of an item whose prompt is bad, or that
+// is charged for a setting that the user has not mended, with the server's words.
+func (s *scenario) isBlamed(row []byte, it item) bool {
+	l := it.line
+	if it.isCopy() || l.class == fault.DuplicateID || l.class == fault.InvalidLine ||
+		!s.isErrorRow(row, l, it.place, classOf(row)) {
+		return false
+	}
+	f, ok := dialect.ReadFailure(dialect.Plain, row)
+	return ok && s.http.explain(string(l.bytes), f.Class, f.Message)
+}
+
 // isUnansweredRow reports whether the row says, under the item's own id, that the
 // run ended before the item was answered.
 func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, class fault.Class) bool {
+	return s.isErrorRow(row, l, place, class)
+}
+
+// isErrorRow reports whether the row is of the item, under its own id, with the class.
+func (s *scenario) isErrorRow(row []byte, l line, place dialect.Place, class fault.Class) bool {
 	var r struct {
 		ID    *string
 		Item  uint64
@@ -217,6 +242,11 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place, row 
 	}
 	if l.class == fault.Poison {
 		return failed(it.RowID(id), errors.New(poisonMessage))
+	}
+	if s.http != nil {
+		if _, isBad := s.http.faults.badPromptIn(string(l.bytes)); isBad || l.class == fault.Refused {
+			return nil, nil // its row depends on which server answers: see isBlamed
+		}
 	}
 	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint),
 		Body: it.Body(nil, "mock", sampling, id, 0)})

@@ -6,18 +6,23 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/balancer"
 	"rollout/gpuworker/engine/mock"
 	"rollout/shared/fault"
 )
 
-// refusedPrompt marks prompts that the engine refuses.
-const refusedPrompt = "refuse me"
+// refusedPrompt marks prompts that the engine refuses, with refusedWords.
+const (
+	refusedPrompt = "refuse me"
+	refusedWords  = "the prompt is refused"
+)
 
 // fakeEngine answers as the mock engine does, after a drawn time. It is sometimes
 // overloaded or unavailable, for which no item is charged. It crashes itself or
 // its worker at poisonous prompts.
 type fakeEngine struct {
 	*process
+	servers *balancer.Balancer // answers in its place; nil in a world without httpServers
 }
 
 // Answer implements engine.Engine.
@@ -32,6 +37,9 @@ func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func
 }
 
 func (m *fakeEngine) ask(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	if m.servers != nil {
+		return m.servers.Answer(ctx, r, progress)
+	}
 	w := m.world
 	label := "engine/" + string(r.Body)
 	if w.poison == killsServer {
@@ -78,7 +86,7 @@ func (m *fakeEngine) answer(
 func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	if strings.Contains(string(r.Body), refusedPrompt) {
 		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
-			Err: fault.New(fault.Invalid, "the prompt is refused")}
+			Err: fault.New(fault.Invalid, refusedWords)}
 	}
 	if about, ok := judgedAnswer(r); ok {
 		return judgeAnswer(about)
@@ -88,6 +96,9 @@ func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
 
 // Ready implements engine.Engine.
 func (m *fakeEngine) Ready(ctx context.Context) (string, error) {
+	if m.servers != nil {
+		return m.servers.Ready(ctx)
+	}
 	s := &m.world.server
 	s.mu.Lock()
 	down := s.down
@@ -99,4 +110,9 @@ func (m *fakeEngine) Ready(ctx context.Context) (string, error) {
 }
 
 // Close implements engine.Engine.
-func (m *fakeEngine) Close() error { return nil }
+func (m *fakeEngine) Close() error {
+	if m.servers != nil {
+		return m.servers.Close()
+	}
+	return nil
+}

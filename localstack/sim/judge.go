@@ -23,7 +23,7 @@ import (
 // drawJudging draws whether a judge reads the answers of a batch, in a third of them. A
 // world with a limit has one pool.
 func (w *world) drawJudging() bool {
-	return w.rounds == 0 && w.constraints.row == 0 && w.limit.Amount == (ratelimit.Amount{}) &&
+	return w.rounds == 0 && w.constraints.row == 0 && w.http == nil && w.limit.Amount == (ratelimit.Amount{}) &&
 		w.rand.intN("judging", 3) == 0
 }
 

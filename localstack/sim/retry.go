@@ -59,9 +59,10 @@ func (s *scenario) retry(ctx context.Context) bool {
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile)))}
 	s.id, s.retriedAt = child.Run, time.Now()
 	s.spending.follow(s.id)
+	s.http.follow()
 	s.faultsEnded.Store(false)
 	if s.action == undisturbed { // the others are those of the config, which the child has too
-		s.action = action(s.rand.intN("child's plot", 3))
+		s.action = s.http.allowed(action(s.rand.intN("child's plot", 3)))
 	}
 	return true
 }

@@ -33,7 +33,7 @@ const judges = "judges"
 // drawJudged draws which round is judged, in half of the runs that have several. A
 // world with a limit has one pool.
 func (w *world) drawJudged() int {
-	if w.rounds < 2 || w.limit.Amount != (ratelimit.Amount{}) || w.rand.intN("judges a round", 2) == 0 {
+	if w.rounds < 2 || w.http != nil || w.limit.Amount != (ratelimit.Amount{}) || w.rand.intN("judges a round", 2) == 0 {
 		return 0
 	}
 	return 2 + w.rand.intN("judged", w.rounds-1)

@@ -75,6 +75,7 @@ const (
 func (w *world) write() *scenario {
 	s := &scenario{world: w, cfg: config.DefaultRun(),
 		action: action(w.rand.intN("plot", int(actionCount)+2)) % actionCount}
+	s.action = s.http.allowed(s.action)
 	s.cfg.Shard.Items = 1 + w.rand.intN("shard items", 24)
 	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
 	switch s.action {
@@ -127,7 +128,14 @@ func (w *world) file(key string, lines int, ids map[string]bool) file {
 			f.lines = append(f.lines, l)
 			continue
 		}
-		switch w.rand.intN("kind", 12) {
+		kind := w.rand.intN("kind", 12)
+		if w.http != nil && kind > 5 && w.rand.chance("bad prompt", 0.03) {
+			kind = -1
+		}
+		switch kind {
+		case -1:
+			bad := w.rand.intN("bad kind", 2)
+			l.bytes = fmt.Appendf(nil, `{"prompt":"`+badPrompt+` %d of %s"}`, bad, n, key)
 		case 0:
 			b.WriteString("\n")
 			continue

@@ -12,6 +12,7 @@ import (
 var (
 	seedFlag  = flag.Int64("seed", -1, "replay this seed and print its trace")
 	seedsFlag = flag.Int("seeds", 2000, "how many seeds to simulate")
+	httpFlag  = flag.Bool("http", false, "give every world inference servers behind the real client")
 	fromFlag  = flag.Int("from", 0, "the first seed of -seeds")
 )
 
@@ -39,10 +40,10 @@ func TestSimulation(t *testing.T) {
 func simulate(t *testing.T, seed uint64, showTrace bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		w := newWorld(t, seed)
+		w := newWorld(t, seed, *httpFlag)
 		defer func() {
 			if showTrace || t.Failed() {
-				t.Logf("seed %d (replay with -seed %d)\n%s", seed, seed, w.trace.String())
+				t.Logf("seed %d (replay with -seed %d -http=%v)\n%s", seed, seed, *httpFlag, w.trace.String())
 			}
 		}()
 		s := w.write()
@@ -63,6 +64,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			id, a := s.id, s.action
 			all.Go(func() { s.act(ctx, id, a) })
 			all.Go(func() { s.prune(ctx, id) })
+			all.Go(func() { s.mend(ctx, id) })
 			all.Go(func() { s.sendSpuriousHints(ctx, id) })
 		}
 		disturb()
@@ -83,6 +85,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		if st.Phase.Ended() {
 			s.check(t.Context(), st)
 			w.checkLimit()
+			w.http.checkBounds()
 		}
 	})
 }

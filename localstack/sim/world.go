@@ -4,7 +4,9 @@
 // The processes are the real code over the real ports. Only the drivers, the
 // clock and the engine are simulated. Each call to a store is delayed, may fail,
 // may lose its reply, and may be the last one of its process. Messages are lost,
-// repeated and reordered. Clocks differ. The invariants are checked during the
+// repeated and reordered. Clocks differ. Some worlds have inference servers in memory
+// behind the real client, which fail some prompts, all requests for a time, or all
+// requests until a user mends a setting. The invariants are checked during the
 // simulation and at its end. A seed replays its faults; only the order of what
 // goroutines do at the same instant may differ.
 package sim
@@ -67,6 +69,7 @@ type world struct {
 	judged      int  // the round that workers of another pool answer; 0 for none
 	judging     bool // workers of another pool judge the answers of a batch
 	constraints constraints
+	http        *httpServers // nil in worlds whose workers have the fakeEngine alone
 
 	bucket    *memory.Bucket
 	docs      *memory.Documents
@@ -78,9 +81,9 @@ type world struct {
 	trace   strings.Builder
 }
 
-// newWorld returns a world without processes. It must be called in a synctest
-// bubble.
-func newWorld(t testing.TB, seed uint64) *world {
+// newWorld returns a world without processes. http says that its workers certainly have
+// the real client. It must be called in a synctest bubble.
+func newWorld(t testing.TB, seed uint64, http bool) *world {
 	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
@@ -93,6 +96,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.limit.Amount = w.drawLimit()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
+	w.http = w.drawHTTPServers(http)
 	w.judged = w.drawJudged()
 	w.constraints = w.drawConstraints()
 	if w.judging = w.drawJudging(); w.judging || w.judged > 0 {
@@ -180,10 +184,18 @@ func (w *world) runWorkers(ctx context.Context, pool, name string) {
 			p.crashes = 0
 		}
 		ports := w.ports(p)
-		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log,
-			ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second, Graders: p.services()})
+		inFlight := 1 + w.rand.intN("in flight/"+name, 16)
+		e := &fakeEngine{process: p}
+		cfg := infer.Config{Engine: e, Clock: p, Log: ports.Log, ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second,
+			Graders: p.services()}
+		if w.http != nil {
+			e.servers, cfg.Servers = w.http.connect(p, inFlight)
+			cfg.ProgressTimeout = progressTimeout
+		}
+		defer e.Close()
+		exec := infer.New(cfg)
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: pool, Engine: engine, Timings: w.timings,
-			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
+			InFlight:           inFlight,
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
 			Drain:              5 * time.Second, Grace: 3 * time.Second, Limit: w.limit.Amount,
 			Kinds: w.kinds()},
