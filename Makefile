@@ -192,6 +192,22 @@ test-openai-client: openai-client ## test that OpenAI's Python client works with
 	$(GO) test ./localstack/interop/openaiclient
 .PHONY: test-openai-client
 
+llamacpp-server: ## build llama.cpp's server in out/llamacpp-server (needs Python 3 and a C++ compiler; 15 minutes)
+	@bash localstack/servers/llamacpp/install.sh
+.PHONY: llamacpp-server
+
+test-llamacpp-server: llamacpp-server ## test the product against llama.cpp's server
+	ROLLOUT_TEST_SERVER=llamacpp $(GO) test -count=1 -v -timeout 60m ./localstack/servers
+.PHONY: test-llamacpp-server
+
+vllm: ## install vLLM for processors in out/vllm (needs Linux on x86-64, AVX2, Python 3.11; 10 minutes, 8 GB)
+	@bash localstack/servers/vllm/install.sh
+.PHONY: vllm
+
+test-vllm: vllm ## test the product against vLLM
+	ROLLOUT_TEST_SERVER=vllm $(GO) test -count=1 -v -timeout 60m ./localstack/servers
+.PHONY: test-vllm
+
 # Tests of the model and the trainer whose results must not depend on the processor.
 ARM64_TESTS    = TestExpIsWithinTwoUnitsInTheLastPlace|TestDrawsHaveTheGoldenDigest|TestAdamWFollowsItsFormula|TestSGDFollowsItsFormula|TestTenTrainingStepsHaveTheGoldenDigest/scalar/2_threads|TestTrainingsHaveTheGoldenDigests/scalar/2_threads
 ARM64_PACKAGES = ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training

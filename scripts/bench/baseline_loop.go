@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,34 +15,60 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// loopOptions are the options of loop.
+type loopOptions struct {
+	url      string // of the endpoint
+	file     string // of prompts or chats
+	model    string
+	inFlight int
+	whole    bool // ask for whole answers instead of streams
+}
+
 // loopCommand is the baseline: a plain program that posts the prompts of a file.
 func loopCommand() *cobra.Command {
-	var url, file string
-	var inFlight int
+	var o loopOptions
 	c := &cobra.Command{Use: "loop", Short: "Post the prompts of a file and read the answers", Hidden: true,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return loop(c.Context(), url, file, inFlight) }}
-	c.Flags().StringVar(&url, "url", "", "`URL` of the server")
-	c.Flags().StringVar(&file, "file", "", "`file` of prompts")
-	c.Flags().IntVar(&inFlight, "in-flight", 64, "`number` of requests at once")
+		RunE: func(c *cobra.Command, _ []string) error { return loop(c.Context(), o) }}
+	c.Flags().StringVar(&o.url, "url", "", "`URL` of the endpoint")
+	c.Flags().StringVar(&o.file, "file", "", "`file` of prompts or chats")
+	c.Flags().StringVar(&o.model, "model", "fake", "`name` of the model")
+	c.Flags().IntVar(&o.inFlight, "in-flight", 64, "`number` of requests at once")
+	c.Flags().BoolVar(&o.whole, "whole", false, "ask for whole answers, not for streams")
 	return c
 }
 
-// loop posts each prompt of the file.
-func loop(ctx context.Context, url, file string, inFlight int) error {
-	f, err := os.Open(file)
+// loopRequest is a line of the file and, with the members that the loop adds, the body
+// of its request.
+type loopRequest struct {
+	Model         string          `json:"model"`
+	Prompt        string          `json:"prompt,omitempty"`
+	Messages      json.RawMessage `json:"messages,omitempty"`
+	MaxTokens     int             `json:"max_tokens,omitempty"`
+	IgnoreEOS     bool            `json:"ignore_eos,omitempty"`
+	Stream        bool            `json:"stream"`
+	StreamOptions *streamOptions  `json:"stream_options,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// loop posts each line of the file.
+func loop(ctx context.Context, o loopOptions) error {
+	f, err := os.Open(o.file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
-	prompts := make(chan string, inFlight)
-	failed := make(chan error, inFlight)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.inFlight}}
+	requests := make(chan loopRequest, o.inFlight)
+	failed := make(chan error, o.inFlight)
 	var workers sync.WaitGroup
-	for range inFlight {
+	for range o.inFlight {
 		workers.Go(func() {
-			for p := range prompts {
-				if err := post(ctx, client, url+"/v1/completions", p); err != nil {
+			for r := range requests {
+				if err := post(ctx, client, o.url, r); err != nil {
 					failed <- err
 					return
 				}
@@ -51,25 +78,28 @@ func loop(ctx context.Context, url, file string, inFlight int) error {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(make([]byte, 1<<20), 16<<20)
 	for lines.Scan() {
-		var line struct{ Prompt string }
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+		r := loopRequest{Model: o.model, Stream: !o.whole}
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return err
 		}
+		if r.Stream {
+			r.StreamOptions = &streamOptions{IncludeUsage: true}
+		}
 		select {
-		case prompts <- line.Prompt:
+		case requests <- r:
 		case err := <-failed:
 			return err
 		}
 	}
-	close(prompts)
+	close(requests)
 	workers.Wait()
-	return lines.Err()
+	close(failed)
+	return errors.Join(lines.Err(), <-failed)
 }
 
 // post sends one request and reads the answer.
-func post(ctx context.Context, c *http.Client, url, prompt string) error {
-	body, err := json.Marshal(map[string]any{"model": "fake", "prompt": prompt, "stream": true,
-		"stream_options": map[string]any{"include_usage": true}})
+func post(ctx context.Context, c *http.Client, url string, r loopRequest) error {
+	body, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ func measures() []struct {
 	}{
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
 		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"tiny", tiny},
+		{"vllm", func(ctx context.Context, l *runner) error { return realServer(ctx, l, vllmCase()) }},
+		{"llamacpp", func(ctx context.Context, l *runner) error { return realServer(ctx, l, llamacppCase()) }},
 	}
 }
 

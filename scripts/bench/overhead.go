@@ -36,7 +36,8 @@ func overhead(ctx context.Context, l *runner) error {
 	if err != nil {
 		return err
 	}
-	loop, err := l.plainLoop(ctx, server.url, in.hidden)
+	loop, err := l.plainLoop(ctx, loopOptions{url: server.url + "/v1/completions", file: in.hidden, model: "fake",
+		inFlight: overheadInFlight})
 	if err != nil {
 		return err
 	}
@@ -59,13 +60,13 @@ func overhead(ctx context.Context, l *runner) error {
 }
 
 // plainLoop runs the loop in a process of this program, to measure its CPU time.
-func (l *runner) plainLoop(ctx context.Context, url, file string) (usage, error) {
+func (l *runner) plainLoop(ctx context.Context, o loopOptions) (usage, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return usage{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "loop", "--url", url, "--file", file, "--in-flight",
-		strconv.Itoa(overheadInFlight))
+	cmd := exec.CommandContext(ctx, self, "loop", "--url", o.url, "--file", o.file, "--model", o.model,
+		"--in-flight", strconv.Itoa(o.inFlight), fmt.Sprintf("--whole=%t", o.whole))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()

@@ -61,6 +61,11 @@ type runFolder struct {
 
 // newRunFolder makes a folder with a file of n lines.
 func (l *runner) newRunFolder(n, size int) (*runFolder, error) {
+	return l.newFolder(n, func(path string) error { return prompts.Write(path, n, size) })
+}
+
+// newFolder makes a folder with a file of n lines that write writes.
+func (l *runner) newFolder(n int, write func(path string) error) (*runFolder, error) {
 	dir, err := os.MkdirTemp(l.dir, "run-")
 	if err != nil {
 		return nil, err
@@ -69,7 +74,7 @@ func (l *runner) newRunFolder(n, size int) (*runFolder, error) {
 	if err := os.MkdirAll(filepath.Dir(in.hidden), 0o755); err != nil {
 		return nil, err
 	}
-	if err := prompts.Write(in.hidden, n, size); err != nil {
+	if err := write(in.hidden); err != nil {
 		return nil, err
 	}
 	old := time.Now().Add(-time.Minute) // an upload in progress has a newer time

@@ -4,7 +4,6 @@ package prompts
 
 import (
 	"bufio"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -30,30 +29,52 @@ func Line(dst []byte, i, size int) []byte {
 	return append(dst, "\"}\n"...)
 }
 
+// Chat appends the i-th line of a file of short chats, each with an answer of exactly
+// the given number of tokens on servers that know ignore_eos. No two lines have the
+// same id or messages.
+func Chat(dst []byte, i, tokens int) []byte {
+	dst = append(dst, `{"id":"c-`...)
+	dst = appendPadded(dst, i, 9)
+	dst = append(dst, `","messages":[{"role":"user","content":"`...)
+	dst = strconv.AppendInt(dst, int64(i), 10)
+	dst = append(dst, ' ')
+	k := i % 57 // the start in the text, so that neighbours differ early
+	dst = append(dst, text[k:k+40]...)
+	dst = append(dst, `"}],"ignore_eos":true,"max_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(tokens), 10)
+	return append(dst, "}\n"...)
+}
+
 // Write writes n lines of about size bytes each to a new file.
 func Write(path string, n, size int) error {
+	return write(path, n, func(dst []byte, i int) []byte { return Line(dst, i, size) })
+}
+
+// WriteChats writes n lines of chats to a new file.
+func WriteChats(path string, n, tokens int) error {
+	return write(path, n, func(dst []byte, i int) []byte { return Chat(dst, i, tokens) })
+}
+
+// write writes n lines to a new file.
+func write(path string, n int, line func(dst []byte, i int) []byte) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if err := write(f, n, size); err != nil {
+	b := bufio.NewWriterSize(f, 1<<20)
+	var buf []byte
+	for i := range n {
+		buf = line(buf[:0], i)
+		if _, err := b.Write(buf); err != nil {
+			_ = f.Close() // the first error is returned
+			return err
+		}
+	}
+	if err := b.Flush(); err != nil {
 		_ = f.Close() // the first error is returned
 		return err
 	}
 	return f.Close()
-}
-
-// write writes the lines.
-func write(w io.Writer, n, size int) error {
-	b := bufio.NewWriterSize(w, 1<<20)
-	var line []byte
-	for i := range n {
-		line = Line(line[:0], i, size)
-		if _, err := b.Write(line); err != nil {
-			return err
-		}
-	}
-	return b.Flush()
 }
 
 // appendPadded appends a number with leading zeros.

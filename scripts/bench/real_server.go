@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rollout/localstack/servers"
+	"rollout/scripts/bench/prompts"
+)
+
+// Settings of the comparison over real servers: chats of which the model computes so
+// few tokens that what a server does for each request counts.
+const (
+	realInFlight = 64
+	realTokens   = 40
+	realRounds   = 3
+)
+
+// realWhole is the part of a deployment's config that asks for whole answers.
+const realWhole = "[engine]\nomit = [\"stream\"]\n"
+
+// realCase is a server of the comparison.
+type realCase struct {
+	name   string // of its figures
+	server servers.Server
+	chats  int // of a run: 5 s or more of work
+	slots  int // requests that the server computes at once
+}
+
+func vllmCase() realCase {
+	return realCase{name: "vLLM", server: servers.VLLM(), chats: 2000, slots: 64}
+}
+
+func llamacppCase() realCase {
+	return realCase{name: "llama.cpp", server: servers.LlamaCPP(), chats: 2000, slots: 16}
+}
+
+// realServer compares runs over a real server that serves the built-in model: answers
+// streamed and whole, both with realInFlight requests at once; whole with the number
+// that the product finds; and a plain loop that asks for whole answers. Each round takes
+// all four, so that ratios are of figures from one time.
+func realServer(ctx context.Context, l *runner, c realCase) error {
+	if err := c.server.Check("."); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp(l.dir, "server-")
+	if err != nil {
+		return err
+	}
+	model, err := c.server.Export(ctx, l.program("rollout"), folder)
+	if err != nil {
+		return err
+	}
+	s, err := c.server.Run(servers.Options{Root: ".", Model: model, Slots: c.slots,
+		Log: filepath.Join(folder, "server.log")})
+	if err != nil {
+		return err
+	}
+	return errors.Join(realRoundsOver(ctx, l, c, s), s.Close())
+}
+
+// realRoundsOver takes the rounds.
+func realRoundsOver(ctx context.Context, l *runner, c realCase, s *servers.Running) error {
+	ready, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.AwaitReady(ready); err != nil {
+		return err
+	}
+	if _, err := realLoop(ctx, l, c, s.URL); err != nil { // warms the server up
+		return err
+	}
+	fixed := fmt.Sprintf("[worker]\nin_flight = %d\n", realInFlight)
+	for range realRounds {
+		streams, err := realRun(ctx, l, c, s.URL, fixed)
+		if err != nil {
+			return err
+		}
+		whole, err := realRun(ctx, l, c, s.URL, fixed+realWhole)
+		if err != nil {
+			return err
+		}
+		found, err := realRun(ctx, l, c, s.URL, realWhole)
+		if err != nil {
+			return err
+		}
+		loop, err := realLoop(ctx, l, c, s.URL)
+		if err != nil {
+			return err
+		}
+		l.report.add(c.name+"/streams", "requests/s", streams)
+		l.report.add(c.name+"/whole", "requests/s", whole)
+		l.report.add(c.name+"/found", "requests/s", found)
+		l.report.add(c.name+"/loop", "requests/s", loop)
+		l.report.add(c.name+"/whole", "×streams", whole/streams)
+		l.report.add(c.name+"/whole", "×loop", whole/loop)
+		l.report.add(c.name+"/found", "×loop", found/loop)
+	}
+	return nil
+}
+
+// realRun answers the chats with the product, and returns the requests a second over
+// the whole run.
+func realRun(ctx context.Context, l *runner, c realCase, url, config string) (float64, error) {
+	in, err := l.newFolder(c.chats, func(path string) error { return prompts.WriteChats(path, c.chats, realTokens) })
+	if err != nil {
+		return 0, err
+	}
+	err = os.WriteFile(filepath.Join(in.dir, "rollout.toml"), []byte("schema_version = 1\n"+config), 0o644)
+	if err != nil {
+		return 0, err
+	}
+	u, err := l.runOnce(ctx, in, "--engine", url)
+	if err != nil {
+		return 0, err
+	}
+	return pace(c.chats, u.wall), in.remove()
+}
+
+// realLoop posts the chats with a plain loop, and returns the requests a second.
+func realLoop(ctx context.Context, l *runner, c realCase, url string) (float64, error) {
+	in, err := l.newFolder(c.chats, func(path string) error { return prompts.WriteChats(path, c.chats, realTokens) })
+	if err != nil {
+		return 0, err
+	}
+	u, err := l.plainLoop(ctx, loopOptions{url: url + "/chat/completions", file: in.hidden, model: servers.ModelName,
+		inFlight: realInFlight, whole: true})
+	if err != nil {
+		return 0, err
+	}
+	return pace(c.chats, u.wall), in.remove()
+}
+
+// pace is a number of requests a second.
+func pace(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }
