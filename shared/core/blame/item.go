@@ -23,8 +23,9 @@ func (l *Ledger) Add(item Item, e *Evidence, server string, r Request, f Failure
 }
 
 // close judges the open try, if others were answered meanwhile: else it proves nothing.
+// Neither does one while nothing tells of the run, when comparisons may be small questions.
 func (l *Ledger) close(item Item, e *Evidence) {
-	if !e.open {
+	if !e.open || !l.contact(item.Run).tells() {
 		return
 	}
 	s := l.server(e.server)
