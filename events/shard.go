@@ -55,6 +55,8 @@ type Counts struct {
 	CompletionTokens int64 `json:"completion_tokens,omitempty" jsonschema:"minimum=0"`
 	// WastedTokens is the number of tokens that were generated and not kept.
 	WastedTokens int64 `json:"wasted_tokens,omitempty" jsonschema:"minimum=0"`
+	// WastedEstimated is how many of the wasted tokens are estimates.
+	WastedEstimated int64 `json:"wasted_estimated,omitempty" jsonschema:"minimum=0"`
 	// Finish counts the answered items by finish reason, except "stop".
 	Finish map[string]int `json:"finish,omitempty"`
 	// UsageUnknown is how many answered items have estimated tokens.
@@ -228,6 +230,7 @@ func (c Counts) check() error {
 	}
 	return cmp.Or(count("ok", c.OK), count("failed", c.Failed), count("prompt_tokens", c.PromptTokens),
 		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens),
+		count("wasted_estimated", c.WastedEstimated),
 		count("usage_unknown", c.UsageUnknown), count("kept", c.Kept), count("kept_failed", c.KeptFailed))
 }
 

@@ -205,11 +205,12 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	e := run.Event{Kind: run.Finalized, Counts: shard.Counts{
 		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
-		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept,
+		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept, WastedEstimated: s.WastedEstimated,
 	}}
 	for _, r := range s.Roles {
 		e.Roles = append(e.Roles, shard.Counts{OK: int(r.Completed), Failed: int(r.Failed), ByClass: r.FailedByClass,
-			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, WastedTokens: r.WastedTokens})
+			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, WastedTokens: r.WastedTokens,
+			WastedEstimated: r.WastedEstimated})
 	}
 	return id, e, nil
 }

@@ -22,6 +22,7 @@ func roleCounts(m record.Manifest, s run.State, t totals) (out []record.RoleCoun
 				c.PromptTokens -= other.PromptTokens
 				c.CompletionTokens -= other.CompletionTokens
 				c.WastedTokens -= other.WastedTokens
+				c.WastedEstimated -= other.WastedEstimated
 			}
 		case n <= len(t.roles):
 			c = t.roles[n-1]

@@ -129,6 +129,8 @@ type Tokens struct {
 	Prompt     int64 `json:"prompt"`
 	Completion int64 `json:"completion"`
 	Wasted     int64 `json:"wasted"` // spent on answers that were discarded
+	// WastedEstimated is how many of Wasted are estimates.
+	WastedEstimated int64 `json:"wasted_estimated,omitempty"`
 }
 
 // Progress is what the documents say about a run.
@@ -169,7 +171,7 @@ func Of(p Progress, now time.Time) Status {
 		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.Sent(),
 			Done: st.Done.Set.Len()},
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
-			Wasted: st.Counts.WastedTokens},
+			Wasted: st.Counts.WastedTokens, WastedEstimated: st.Counts.WastedEstimated},
 		Blockers:  []Blocker{},
 		Parent:    m.Parent,
 		CreatedAt: m.CreatedAt.UTC(),

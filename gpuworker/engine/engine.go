@@ -33,7 +33,7 @@ const (
 type Options struct {
 	Header          http.Header // besides the client's own
 	Query           url.Values  // added to the URL
-	Whole           bool        // the answer is not streamed
+	Whole           bool        // answers are never streamed
 	NoStreamOptions bool        // a stream is not asked for its token counts
 }
 
@@ -60,6 +60,15 @@ type Request struct {
 	// Path replaces that of the Endpoint, from the root of the server; "" does not.
 	// Its answer may be any JSON object.
 	Path string
+	// Model tells the model from others of the engine. Example: "Qwen/Qwen2.5-0.5B".
+	Model string
+	// MaxTokens is the most tokens that the answer may have; 0 if that is not known.
+	MaxTokens int64
+	// Streamed asks for a stream where the engine would choose a whole answer.
+	Streamed bool
+	// Whole asks for an answer that is not streamed. The caller finds out by itself
+	// whether the server works on it.
+	Whole bool
 	// Options may be nil.
 	Options *Options
 }
@@ -100,15 +109,16 @@ type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 	// Unknown says that the server did not report both numbers: they are then
-	// estimates, for budgets and rates.
+	// estimates, for budgets, rates and wasted tokens.
 	Unknown bool `json:"-"`
 }
 
 // Engine answers requests. All methods are safe for concurrent use.
 //
 // Answer calls progress (never nil) at each sign that the server works on this
-// request: at the response headers and at every streamed piece. Faults are
-// *fault.Error values:
+// request: at the response headers, at every streamed piece, and as long as something
+// else vouches for a whole answer. It may call it from another goroutine, and does not
+// after it has returned. Faults are *fault.Error values:
 //
 //	Invalid      a fault of the request; class too_long, or refused (any 4xx not listed below)
 //	Throttled    429, 503, 408 or 425; RetryAfter is the server's hint
@@ -121,7 +131,7 @@ type Usage struct {
 //
 // StatusError in the chain says what the server answered, and ServerOf which one it
 // was. ServerError says that the whole server may be at fault, and PartialUsage what
-// the failed request cost. CrashError, HangError and
+// the failed request cost. CrashError, HangError, WholeError and
 // ErrWhitespace say what happened.
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)

@@ -80,6 +80,10 @@ func (e *ServerError) Unwrap() error { return e.Err }
 // requests, and did not die.
 var ErrFailsForAll = errors.New("the inference server fails for all requests")
 
+// ErrSilent is in the chain of the cause with which a caller cancels a request that
+// showed no progress.
+var ErrSilent = errors.New("no token came")
+
 // HangError is in the chain of the fault of a request that was cancelled because
 // the server showed no progress. Meanwhile the server is probed, to find out
 // whether it hangs for all requests.
@@ -88,7 +92,10 @@ type HangError struct {
 	// until ctx ends. It reports whether the server is at fault, and not the
 	// request.
 	ServerAtFault func(ctx context.Context) bool
-	Err           error
+	// Whole says that the answer was not streamed by the engine's choice: if the server
+	// is not at fault, a stream shows whether it works on the request.
+	Whole bool
+	Err   error
 }
 
 func (e *HangError) Error() string { return e.Err.Error() }
@@ -96,9 +103,21 @@ func (e *HangError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *HangError) Unwrap() error { return e.Err }
 
+// WholeError is in the chain of the fault of a whole answer that was cut off, or that was
+// cancelled in silence, although the server works: the same request as a stream may be
+// answered.
+type WholeError struct{ Err error }
+
+func (e *WholeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *WholeError) Unwrap() error { return e.Err }
+
 // PartialUsage is in the chain of the fault of a request that cost tokens.
 type PartialUsage struct {
-	Usage Usage // as the server reports; otherwise each received piece counts as a token
+	// Usage is as the server reports. Otherwise each received piece counts as a token; of
+	// a whole answer the tokens are estimated, and Unknown.
+	Usage Usage
 	Err   error
 }
 
@@ -130,9 +149,12 @@ type ServerMetrics struct {
 	Waiting      float64 // requests in the server's queue
 	KVCacheUsage float64 // used share of the key-value cache, 0 to 1
 	Preempted    float64 // requests that were moved back to the queue, since the start
+	// Tokens are those generated since the start, and Steps the model's steps or other
+	// signs that it works.
+	Tokens, Steps float64
 }
 
 // UnknownMetrics returns the metrics of a server that reports nothing.
 func UnknownMetrics() ServerMetrics {
-	return ServerMetrics{Running: -1, Waiting: -1, KVCacheUsage: -1, Preempted: -1}
+	return ServerMetrics{Running: -1, Waiting: -1, KVCacheUsage: -1, Preempted: -1, Tokens: -1, Steps: -1}
 }

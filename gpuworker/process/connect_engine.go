@@ -74,7 +74,8 @@ func ConnectEngine(ctx context.Context, d config.Deployment, secrets secret.Stor
 		query.Set(name, value)
 	}
 	w := d.Worker
-	cfg := balancer.Config{InFlight: w.InFlight, MinInFlight: w.MinInFlight, MaxInFlight: w.MaxInFlight, Log: log}
+	cfg := balancer.Config{InFlight: w.InFlight, MinInFlight: w.MinInFlight, MaxInFlight: w.MaxInFlight,
+		Stream: streamOf(d.Engine), Silence: w.ProgressTimeout.Std(), Log: log}
 	for _, u := range urls {
 		c, err := openai.New(openai.Config{BaseURL: u, Key: key, MaxInFlight: cmp.Or(w.InFlight, w.MaxInFlight),
 			Header: header, Query: query, ClampMaxTokens: d.Engine.ClampMaxTokens, Ready: readyOf(d.Engine), Logger: log})
@@ -95,6 +96,17 @@ func readyOf(e config.Engine) string {
 		return openai.ReadyNone
 	}
 	return e.Ready
+}
+
+// streamOf returns which requests the balancer streams.
+func streamOf(e config.Engine) balancer.Stream {
+	switch e.Stream {
+	case config.StreamAlways:
+		return balancer.Always
+	case config.StreamNever:
+		return balancer.Never
+	}
+	return balancer.Auto
 }
 
 // NoEngine returns the error of a user, such as "this worker", that needs an engine

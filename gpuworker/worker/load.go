@@ -108,7 +108,8 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 		if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
 			w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
 				"run", h.run, "shard", h.shard, "error", err)
-			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.Tokens()}
+			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.Tokens(),
+				WastedEstimated: h.doc.Counts.WastedEstimated}
 		} else if err != nil {
 			return nil, c, err
 		}
@@ -117,7 +118,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 		if rows, c, err = w.keptRows(ctx, h); err != nil {
 			return nil, c, err
 		}
-		c.WastedTokens = h.doc.Counts.WastedTokens
+		c.WastedTokens, c.WastedEstimated = h.doc.Counts.WastedTokens, h.doc.Counts.WastedEstimated
 	}
 	for _, r := range rows {
 		if r.Item >= len(in.Lines) {

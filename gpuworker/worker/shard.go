@@ -206,8 +206,9 @@ func (s *Shard) put(item int, row []byte, class fault.Class, t Tokens) bool {
 // RecordRequest counts a request to the engine that took d and ended with err.
 func (s *Shard) RecordRequest(d time.Duration, err error) { s.stats.request(d, err) }
 
-// AddWastedTokens counts tokens of requests that led to no row.
-func (s *Shard) AddWastedTokens(tokens int64) {
+// AddWastedTokens counts tokens of requests that led to no row. Estimated says that the
+// server did not report them.
+func (s *Shard) AddWastedTokens(tokens int64, estimated bool) {
 	if tokens == 0 {
 		return
 	}
@@ -215,6 +216,9 @@ func (s *Shard) AddWastedTokens(tokens int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.WastedTokens += tokens
+	if estimated {
+		s.counts.WastedEstimated += tokens
+	}
 }
 
 // ReportReady says whether the engine can answer (nil) or why it can't.
@@ -321,5 +325,6 @@ func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.Counts.WastedTokens += s.counts.Tokens() - d.Counts.Tokens()
+	d.Counts.WastedEstimated = s.counts.WastedEstimated
 	return d
 }

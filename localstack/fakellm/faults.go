@@ -22,11 +22,17 @@ type Faults struct {
 	RetryDate     bool          // Retry-After is a date, not a number of seconds
 	ChatOnly      bool          // there is no /v1/completions
 
+	NoMetrics bool // there is no /metrics
+
 	// Silence.
 	HangEarly   string        // no answer and no headers until the client leaves
 	Hang        string        // 200 and headers, then nothing
 	FreezeAfter int           // after this many requests all requests hang; /health stays 200
 	HealthDelay time.Duration // time that /health takes for each running request
+
+	// GatewayTimeout is when a gateway in front of the server gives up on a request of
+	// which nothing has come: 504.
+	GatewayTimeout time.Duration
 
 	// Broken connections.
 	DropEarly string // before the headers

@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("spread %v is not between 0 and 1", cfg.Spread)
 	}
 	f := cfg.Faults
-	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 ||
+	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay, f.GatewayTimeout) < 0 ||
 		min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
 			f.ContextLimit, f.OverloadEvery, f.MinuteLimit, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
 		return nil, errors.New("a time, a number of tokens, a limit or a count is negative")
@@ -77,7 +77,9 @@ func New(cfg Config) (*Server, error) {
 		s.slots = make(chan struct{}, cfg.MaxRunning)
 	}
 	s.mux.HandleFunc("GET /health", s.health)
-	s.mux.HandleFunc("GET /metrics", s.metrics)
+	if !cfg.Faults.NoMetrics {
+		s.mux.HandleFunc("GET /metrics", s.metrics)
+	}
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("POST /tokenize", s.tokenize)
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
@@ -110,6 +112,11 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		return // the client went away while it waited
 	}
 	defer leave()
+	if s.cfg.Faults.GatewayTimeout > 0 {
+		g := newGateway(w, r, s.cfg.Faults.GatewayTimeout)
+		defer g.end()
+		w, r = g, g.request
+	}
 	defer s.countEnd(r, q)
 	for _, f := range s.faults {
 		if f.matches(q) {
@@ -125,7 +132,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	if q.stream {
 		s.writeStream(w, r, q, a)
 	} else {
-		s.writeWhole(w, q, a)
+		s.writeWhole(w, r, q, a)
 	}
 }
 

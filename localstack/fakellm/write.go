@@ -24,8 +24,14 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 	fmt.Fprintf(w, `{"error":{"message":%s,"type":%s,"param":null,"code":%d}}`, quoted(message), quoted(kind), status)
 }
 
-// writeWhole writes the answer as one JSON object.
-func (s *Server) writeWhole(w http.ResponseWriter, q *completion, a answer) {
+// writeWhole writes the answer as one JSON object, when all its words are due.
+func (s *Server) writeWhole(w http.ResponseWriter, r *http.Request, q *completion, a answer) {
+	for range a.words {
+		s.generationTokens.Add(1)
+		if s.cfg.TokenLatency > 0 && !s.work(r, s.cfg.TokenLatency) {
+			return
+		}
+	}
 	text := strings.Join(a.words, "")
 	out := append(head(q, a, ""), `"choices":[{"index":0,`...)
 	if q.chat {
@@ -36,7 +42,6 @@ func (s *Server) writeWhole(w http.ResponseWriter, q *completion, a answer) {
 	out = a.appendLogprobs(out, q, 0, len(a.words))
 	out = appendQuoted(append(out, `,"finish_reason":`...), a.finish)
 	out = append(appendUsage(append(out, "}],"...), a), '}')
-	s.generationTokens.Add(int64(len(a.words)))
 	writeJSON(w, out)
 	q.finish = a.finish
 }

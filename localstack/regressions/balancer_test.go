@@ -18,7 +18,14 @@ import (
 // balancedEngine is a worker's engine of several inference servers.
 func balancedEngine(t *testing.T, inFlight int, transports ...transport) engine.Engine {
 	t.Helper()
-	cfg := balancer.Config{InFlight: inFlight}
+	return streamingEngine(t, inFlight, balancer.Auto, transports...)
+}
+
+// streamingEngine is an engine that streams as the config may say. Its worker waits 30 s
+// for progress.
+func streamingEngine(t *testing.T, inFlight int, stream balancer.Stream, transports ...transport) engine.Engine {
+	t.Helper()
+	cfg := balancer.Config{InFlight: inFlight, Stream: stream, Silence: 30 * time.Second}
 	for n, w := range transports {
 		cfg.Servers = append(cfg.Servers, balancer.Backend{Name: fmt.Sprintf("server %d", n), Server: clientOver(t, w)})
 	}

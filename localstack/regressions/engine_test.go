@@ -7,13 +7,13 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"rollout/gpuworker/engine/balancer"
 	"rollout/localstack/fakellm"
 	"rollout/shared/config"
 )
@@ -111,45 +111,47 @@ func TestC20ShardsOfADeadServerMoveToOthers(t *testing.T) {
 
 func TestC21HangingServerIsDetectedAlthoughHealthy(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		stream    balancer.Stream
+		noMetrics bool
+	}{
+		"streams":                    {balancer.Always, false},
+		"whole answers, by counters": {balancer.Auto, false},
+		"whole answers, by the pace": {balancer.Auto, true},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); hangs(t, c.stream, c.noMetrics) })
+	}
+}
+
+// hangs runs prompts over a server that hangs after some requests and stays healthy.
+func hangs(t *testing.T, stream balancer.Stream, noMetrics bool) {
 	simulated(t, func(t *testing.T, p *system) {
 		const items, served = 40, 25
 		p.deploy.Worker.ProgressTimeout = config.Duration(30 * time.Second)
 		p.configure("[shard]\nitems = 8")
-		frozen := fakeServer(t, fakellm.Config{Latency: time.Second, Faults: fakellm.Faults{FreezeAfter: served}})
+		faults := fakellm.Faults{FreezeAfter: served, NoMetrics: noMetrics}
+		frozen := fakeServer(t, fakellm.Config{Latency: time.Second, Faults: faults})
 		// slow, but it makes progress
-		sound := fakeServer(t, fakellm.Config{Latency: time.Second, TokenLatency: 20 * time.Second})
-		var restarted atomic.Bool
+		sound := fakeServer(t, fakellm.Config{Latency: time.Second, TokenLatency: 5 * time.Second, Tokens: 10,
+			Faults: fakellm.Faults{NoMetrics: noMetrics}})
+		var restarted, aborted atomic.Bool
 		p.functions()
-		p.work(setup{inFlight: 4, engine: clientOver(t,
+		p.work(setup{inFlight: 4, engine: streamingEngine(t, 4, stream,
 			transport{to: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if restarted.Load() {
 					sound.ServeHTTP(w, r)
-				} else {
-					frozen.ServeHTTP(w, r)
+				} else if frozen.ServeHTTP(w, r); r.Context().Err() != nil {
+					aborted.Store(true)
 				}
 			})})})
 		id := p.upload("prompts/x.jsonl", prompts(items))
-		p.await("requests are aborted", func() bool { return aborted(t, frozen) > 0 })
+		p.await("requests are aborted", aborted.Load)
 		restarted.Store(true)
 		o := p.awaitEnd(id)
 		o.wantPhase(t, "completed")
 		o.wantCounts(t, items, 0)
 		o.wantEchoes(t, upTo(items))
 	})
-}
-
-// aborted is how many requests the clients of a server have aborted.
-func aborted(t *testing.T, s http.Handler) int {
-	t.Helper()
-	resp, err := transport{to: s}.RoundTrip(mustValue(http.NewRequestWithContext(t.Context(), "GET",
-		"http://engine/metrics", nil)))
-	must(t, err)
-	b, err := io.ReadAll(resp.Body)
-	must(t, err)
-	_, rest, _ := strings.Cut(string(b), `finished_reason="abort"} `)
-	n, err := strconv.ParseFloat(rest[:strings.IndexByte(rest, '\n')], 64)
-	must(t, err)
-	return int(n)
 }
 
 // mustValue returns the value and panics on an error.

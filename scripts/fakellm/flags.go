@@ -58,11 +58,14 @@ func faults(f *flag.FlagSet, to *fakellm.Faults) {
 	count(&to.MinuteLimit, "minute-limit", "429 for each request beyond this `number` within any minute")
 	f.BoolVar(&to.RetryDate, "retry-date", false, "write Retry-After as a date")
 	f.BoolVar(&to.ChatOnly, "chat-only", false, "do not serve /v1/completions")
+	f.BoolVar(&to.NoMetrics, "no-metrics", false, "do not serve /metrics")
 
 	pattern(&to.HangEarly, "hang-early", "send no headers and no answer for")
 	pattern(&to.Hang, "hang", "send headers and no answer for")
 	count(&to.FreezeAfter, "freeze-after", "after this `number` of requests, let all requests hang and stay healthy")
 	f.DurationVar(&to.HealthDelay, "health-delay", 0, "`time` that /health takes for each running request")
+
+	f.DurationVar(&to.GatewayTimeout, "gateway-timeout", 0, "504 for requests of which nothing has come for this `time`")
 
 	pattern(&to.DropEarly, "drop-early", "break the connection before the headers for")
 	pattern(&to.Drop, "drop", "break the connection in the middle of the answer to")

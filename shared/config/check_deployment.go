@@ -137,6 +137,11 @@ func (e Engine) check(c *checker, at string) {
 		c.add(at+".ready", "%s is not known: use %q, %q, or a path from the server's root such as \"/readyz\"",
 			quote(r), ReadyAuto, ReadyNone)
 	}
+	switch e.Stream {
+	case "", StreamAuto, StreamAlways, StreamNever:
+	default:
+		c.add(at+".stream", "%s is not known: use %q, %q or %q", quote(e.Stream), StreamAuto, StreamAlways, StreamNever)
+	}
 	c.integer(at+".in_flight", &e.InFlight, 0, maxInFlight, "")
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")

@@ -62,6 +62,8 @@ type Engine struct {
 	// Ready says how a worker finds out whether a server is ready: ReadyAuto, ReadyNone,
 	// or a path from the server's root that answers 200.
 	Ready string `toml:"ready"`
+	// Stream says which answers are streamed: StreamAuto, StreamAlways or StreamNever.
+	Stream string `toml:"stream"`
 	// InFlight is the number of concurrent requests of a worker to these servers; 0 is
 	// Worker.InFlight.
 	InFlight int `toml:"in_flight"`
@@ -73,6 +75,13 @@ type Engine struct {
 const (
 	ReadyAuto = "auto" // by its list of models and /health, and a question where they say no
 	ReadyNone = "none" // it always is
+)
+
+// Values of Engine.Stream. "" means StreamAuto.
+const (
+	StreamAuto   = "auto" // those whose progress nothing else shows
+	StreamAlways = "always"
+	StreamNever  = "never"
 )
 
 // normalize replaces shorthands in the file's tree before it is bound.

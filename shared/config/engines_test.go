@@ -11,6 +11,7 @@ url = "http://a/v1"
 urls = ["http://b/v1", "http://c/v1"]
 in_flight = 3
 ready = "/readyz"
+stream = "never"
 omit = ["seed"]
 [[pool]]
 name = "one"
@@ -27,17 +28,20 @@ in_flight = 7
 	}
 	for pool, want := range map[string]struct {
 		servers, ready string
+		stream         string
 		inFlight, omit int
 	}{
-		"one": {"http://a/v1", "", 7, 0},
-		"two": {"http://b/v1, http://c/v1", "/readyz", 3, 1},
+		"one": {"http://a/v1", "", "", 7, 0},
+		"two": {"http://b/v1, http://c/v1", "/readyz", "never", 3, 1},
 	} {
 		got := d.ForPool(pool)
 		again := got.ForPool(pool)
 		if again.Worker.InFlight != got.Worker.InFlight || again.Engine.String() != got.Engine.String() {
 			t.Errorf("%s: asking twice gives %v", pool, again.Engine)
 		}
-		if got.Engine.String() != want.servers || got.Engine.Ready != want.ready || got.Worker.InFlight != want.inFlight ||
+		if got.Engine.String() != want.servers || got.Engine.Ready != want.ready ||
+			got.Engine.Stream != want.stream ||
+			got.Worker.InFlight != want.inFlight ||
 			len(got.Engine.Omit) != want.omit {
 			t.Errorf("%s has the engine %+v and %d in flight, want %+v", pool, got.Engine, got.Worker.InFlight, want)
 		}

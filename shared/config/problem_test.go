@@ -167,6 +167,9 @@ d.toml:2: engine.urls[4]: must not hold a user or password: put the key into a s
 		{"unknown way to be ready", "engine.ready = 'soon'",
 			`d.toml:2: engine.ready: "soon" is not known: use "auto", "none", ` +
 				`or a path from the server's root such as "/readyz"`},
+		{"unknown way to stream", "engine.stream = 'yes'\n[engines.a]\nurl = 'http://a'\nstream = 'no'",
+			"d.toml:2: engine.stream: \"yes\" is not known: use \"auto\", \"always\" or \"never\"\n" +
+				"d.toml:5: engines.a.stream: \"no\" is not known: use \"auto\", \"always\" or \"never\""},
 		{"named engines", "[engines.a]\nurl = 'tiny'\n[engines.B]\nurl = 'http://b'\nsecret = 'k'\n[[pool]]\nname = 'p'\n" +
 			"model = 'm'\nengine = 'c'\n[[pool]]\nname = 'q'\nmodel = 'rollout/tiny'\nexecutor = 'train'\nengine = 'a'",
 			`d.toml:3: engines.a.url: must name a server: "tiny" and "mock" are for [engine] alone

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"rollout/shared/config"
@@ -71,6 +72,28 @@ func (s *Settings) Sets(name string) bool {
 	return s.omit[name] || slices.ContainsFunc(s.extra, func(m member) bool {
 		return m.name == name || m.name == s.nameOf(name, Completion)
 	})
+}
+
+// MaxTokens returns the most tokens that an answer may have, of the limit that the item or
+// the run sets; 0 if the settings leave it out, or if nothing sets one.
+func (s *Settings) MaxTokens(n int64) int64 {
+	switch {
+	case s == nil:
+		return n
+	case s.omit["max_tokens"], s.omit["max_completion_tokens"], s.omit["max_output_tokens"],
+		s.maxTokens != "" && s.omit[s.maxTokens]:
+		return 0
+	case n > 0:
+		return n
+	}
+	for _, m := range s.extra {
+		switch m.name {
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			n, _ := strconv.ParseInt(string(m.value), 10, 64) // the server refuses what is not a number
+			return max(0, n)
+		}
+	}
+	return 0
 }
 
 // Target returns the endpoint that the item's request goes to: that of the settings,

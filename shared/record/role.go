@@ -123,7 +123,8 @@ func (r Role) Counted(p run.RolePlan, c shard.Counts) RoleCounts {
 	maps.Copy(by, c.ByClass)
 	return RoleCounts{Name: r.Name, Pool: r.Pool, Model: r.ModelURI, Shards: p.Shards, Items: p.Items,
 		Completed: uint64(max(0, c.OK)), Failed: uint64(max(0, c.Failed)), FailedByClass: by,
-		PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}
+		PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
+		WastedEstimated: c.WastedEstimated}
 }
 
 // AddRange counts a merged range of a role in the plan.

@@ -25,6 +25,7 @@ type Summary struct {
 	PromptTokens     int64          `json:"prompt_tokens"`
 	CompletionTokens int64          `json:"completion_tokens"`
 	WastedTokens     int64          `json:"wasted_tokens"`
+	WastedEstimated  int64          `json:"wasted_estimated,omitempty"` // of the wasted tokens
 	CostUSD          float64        `json:"cost_usd"`
 	Model            string         `json:"model"`
 	Workers          []string       `json:"workers"`
@@ -72,4 +73,5 @@ type RoleCounts struct {
 	PromptTokens     int64          `json:"prompt_tokens"`
 	CompletionTokens int64          `json:"completion_tokens"`
 	WastedTokens     int64          `json:"wasted_tokens"`
+	WastedEstimated  int64          `json:"wasted_estimated,omitempty"`
 }

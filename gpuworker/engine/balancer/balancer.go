@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/liveness"
 	"rollout/shared/fault"
 )
 
@@ -43,7 +44,12 @@ type Config struct {
 	// MinInFlight and MaxInFlight bound the requests that each server gets at
 	// once, if InFlight is 0.
 	MinInFlight, MaxInFlight int
-	Log                      *slog.Logger // may be nil
+	// Stream says which requests are streamed.
+	Stream Stream
+	// Silence is how long a request may show no sign of work before the caller cancels it;
+	// 0 means 2 minutes.
+	Silence time.Duration
+	Log     *slog.Logger // may be nil
 }
 
 // Balancer is an engine.Engine. It is safe for concurrent use.
@@ -51,6 +57,7 @@ type Balancer struct {
 	log      *slog.Logger
 	fixed    int // requests at once, over all servers; 0: found by trying
 	min      int
+	stream   Stream
 	changes  chan struct{}
 	requests sync.Pool // of *request
 
@@ -71,11 +78,13 @@ func New(cfg Config) *Balancer {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	least, most := cmp.Or(cfg.MinInFlight, DefaultMin), cmp.Or(cfg.MaxInFlight, DefaultMax)
+	silence := cmp.Or(cfg.Silence, defaultSilence)
 	ctx, end := context.WithCancel(context.Background())
-	b := &Balancer{log: cfg.Log, fixed: cfg.InFlight, min: least, changes: make(chan struct{}, 1), ctx: ctx, end: end,
-		requests: sync.Pool{New: newRequest}}
+	b := &Balancer{log: cfg.Log, fixed: cfg.InFlight, min: least, stream: cfg.Stream, changes: make(chan struct{}, 1),
+		ctx: ctx, end: end, requests: sync.Pool{New: newRequest}}
 	for _, m := range cfg.Servers {
-		s := &server{Backend: m, breaker: newBreaker(), waiting: int(engine.UnknownMetrics().Waiting)}
+		s := &server{Backend: m, breaker: newBreaker(), waiting: int(engine.UnknownMetrics().Waiting),
+			silence: silence, live: liveness.New(silence), whole: map[*request]struct{}{}}
 		if cfg.InFlight == 0 {
 			s.concurrency = newConcurrencyLimit(least, most, DefaultStart)
 		}
@@ -105,7 +114,7 @@ func (b *Balancer) Answer(ctx context.Context, r engine.Request, progress func()
 		b.mu.Unlock()
 		return engine.Answer{}, err
 	}
-	q.begin(s, progress, time.Now())
+	r = b.begin(q, s, r, progress)
 	b.mu.Unlock()
 	return b.send(ctx, q, r)
 }
@@ -114,7 +123,8 @@ func (b *Balancer) Answer(ctx context.Context, r engine.Request, progress func()
 func (b *Balancer) send(ctx context.Context, q *request, r engine.Request) (engine.Answer, error) {
 	got, err := q.server.Server.Answer(ctx, r, q.report)
 	b.mu.Lock()
-	changed := q.end(time.Now(), err) && b.limitChanged()
+	changed := q.end(time.Now(), got.Usage, err) && b.limitChanged()
+	err = q.withEstimate(ctx, err)
 	b.mu.Unlock()
 	if changed {
 		b.announceLimit()

@@ -31,7 +31,7 @@ func (b *Balancer) answerExclusively(ctx context.Context, r engine.Request, prog
 		if s != nil {
 			defer b.free(s)
 			b.mu.Lock()
-			q.begin(s, progress, time.Now())
+			r = b.begin(q, s, r, progress)
 			q.solo = idle
 			b.mu.Unlock()
 			if idle {

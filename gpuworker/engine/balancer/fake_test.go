@@ -25,6 +25,10 @@ type fake struct {
 	denies       bool          // its key is wrong, as Ready says
 	other        int           // requests of other workers in flight
 	noMetrics    bool
+	counts       bool    // it reports tokens
+	tokens       float64 // that it reports
+	cutAfter     time.Duration
+	wholes       int           // requests that are not streamed
 	deaf         bool          // it takes no new connections, as far as Listens says
 	sign         time.Duration // between signs of work on a request; 0: none before its end
 	broken       chan struct{} // closed when connections break
@@ -76,6 +80,9 @@ func (s *fake) questions() (own, requests int) {
 	return own, len(s.asked) - own
 }
 
+// tokensOfFake is how many tokens an answer has.
+const tokensOfFake = 20
+
 func unavailable(received bool, format string, args ...any) error {
 	err := &engine.ServerError{Received: received, Err: fmt.Errorf(format, args...)}
 	return fault.WithKind(fault.Unavailable, err, "POST")
@@ -90,6 +97,10 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	s.asked = append(s.asked, prompt)
 	starts, fails, hangs, full, takes, broken, sign := s.starts, s.fails, s.hangs, s.full, s.takes, s.broken, s.sign
 	s.running++
+	cutAfter := s.cutAfter
+	if r.Whole {
+		s.wholes++
+	}
 	s.mu.Unlock()
 	defer s.set(func() { s.running-- })
 	switch {
@@ -104,6 +115,10 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	}
 	if hangs {
 		takes = 1000 * time.Hour
+	}
+	if cutAfter > 0 && takes > cutAfter && r.Whole {
+		time.Sleep(cutAfter)
+		return engine.Answer{}, unavailable(true, "EOF")
 	}
 	for ; sign > 0 && takes > sign; takes -= sign {
 		time.Sleep(sign)
@@ -120,7 +135,8 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 		return engine.Answer{}, fault.WithKind(fault.Canceled, context.Cause(ctx), "POST")
 	}
 	progress()
-	return engine.Answer{Text: s.name}, nil
+	s.set(func() { s.tokens += tokensOfFake })
+	return engine.Answer{Text: s.name, Usage: engine.Usage{PromptTokens: 1, CompletionTokens: tokensOfFake}}, nil
 }
 
 func (s *fake) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
@@ -135,6 +151,9 @@ func (s *fake) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	v := engine.UnknownMetrics()
 	if !s.noMetrics {
 		v.Start, v.Running, v.Waiting = fmt.Sprint(starts), float64(s.running+s.other), 0
+		if s.counts {
+			v.Tokens = s.tokens
+		}
 	}
 	s.metricsDelay = 0
 	s.mu.Unlock()

@@ -29,12 +29,13 @@ func (b *Balancer) attribute(ctx context.Context, q *request, r engine.Request, 
 	s := q.server
 	if ctx.Err() != nil {
 		if fault.ClassOf(context.Cause(ctx)) == fault.Timeout {
-			return b.hang(q, b.startProbe(s, r.Body, err, hangProbeTime), err)
+			q.chosen = q.chosen && errors.Is(context.Cause(ctx), engine.ErrSilent)
+			return b.hang(q, b.startProbe(s, r.Body, err, hangProbeTime), r.Model, err)
 		}
 		return err
 	}
 	if fault.Is(err, fault.Throttled) {
-		return b.throttled(s, err)
+		return b.asCut(q, r.Model, b.throttled(s, err))
 	}
 	var serverErr *engine.ServerError
 	if !errors.As(err, &serverErr) {
@@ -62,7 +63,7 @@ func (b *Balancer) attribute(ctx context.Context, q *request, r engine.Request, 
 	case setAside:
 		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", engine.ErrFailsForAll, err)}
 	}
-	return err
+	return b.asCut(q, r.Model, err)
 }
 
 // holdTime bounds how long the fault of a request is held until it is known how the
@@ -105,18 +106,22 @@ func (s *server) settle(died bool) {
 
 // hang returns the fault of a request that hung, with the probe's result to come.
 // The caller's context has ended; it decides how long to wait for the result.
-func (b *Balancer) hang(q *request, p *probe, err error) error {
-	s, incarnation := q.server, q.incarnation
+func (b *Balancer) hang(q *request, p *probe, model string, err error) error {
+	s, incarnation, live, chosen := q.server, q.incarnation, q.live, q.chosen
 	serverAtFault := func(ctx context.Context) bool {
 		select {
 		case <-p.done:
 		case <-ctx.Done():
 		}
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		return s.breaker.setAside() || s.incarnation != incarnation
+		atFault := s.breaker.setAside() || s.incarnation != incarnation
+		b.mu.Unlock()
+		if chosen && !atFault {
+			b.falseAlarm(s, live, model)
+		}
+		return atFault
 	}
-	return fault.WithKind(fault.Canceled, &engine.HangError{Err: err, ServerAtFault: serverAtFault},
+	return fault.WithKind(fault.Canceled, &engine.HangError{Err: err, ServerAtFault: serverAtFault, Whole: chosen},
 		"the inference server %s", s.Name)
 }
 
@@ -312,11 +317,13 @@ func (b *Balancer) fetchMetrics(ctx context.Context, s *server) (engine.ServerMe
 	b.mu.Lock()
 	incarnation := s.incarnation
 	b.mu.Unlock()
+	asked := time.Now()
 	v, err := s.Server.Metrics(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s.planFetch(asked, time.Now())
 	if err == nil && s.incarnation == incarnation {
-		s.storeMetrics(v)
+		s.storeMetrics(v, asked)
 	}
 	return v, err
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/liveness"
 	"rollout/shared/fault"
 )
 
 // server is a backend and its state. The Balancer's mutex guards all fields but
-// progress.
+// progress and signs.
 type server struct {
 	Backend
 	breaker     breaker
@@ -24,6 +25,14 @@ type server struct {
 	fullUntil   time.Time // it throttled a request; others are preferred until then
 	lastErr     error
 	waiting     int // in its queue, as it reported last; negative if it does not
+
+	silence time.Duration // the longest of a request
+	live    *liveness.Server
+	whole   map[*request]struct{} // the requests in flight that are not streamed
+	counted bool                  // that its counters are used is in the log
+	readAt  time.Time             // when the metrics were asked for that were stored last
+	fetchAt time.Time             // when metrics may be fetched again
+	askWait time.Duration         // before a server that reported nothing is asked again
 
 	// Each start of the server is an incarnation. The start is its name, if the
 	// server reports one.
@@ -40,7 +49,8 @@ type server struct {
 	signsSeen int64
 	quiet     time.Time
 	closed    int
-	checking  bool // its port is being checked
+	checking  bool      // its port is being checked
+	checkAt   time.Time // when it may be checked again
 
 	progress atomic.Int64 // signs of work on requests, without those that an error gives as well
 	signs    atomic.Int64 // all signs, and ends of requests
@@ -76,10 +86,11 @@ func (s *server) load() float64 {
 	return float64(s.inFlight+1) / float64(s.concurrency.limit)
 }
 
-// storeMetrics stores what the server reports. Another start than before is a
-// new incarnation. The caller holds the Balancer's mutex.
-func (s *server) storeMetrics(v engine.ServerMetrics) {
+// storeMetrics stores what the server reports, when it was asked at that time. Another
+// start than before is a new incarnation. The caller holds the Balancer's mutex.
+func (s *server) storeMetrics(v engine.ServerMetrics, asked time.Time) {
 	s.waiting, s.silent = int(v.Waiting), v == engine.UnknownMetrics()
+	s.readCounters(v, asked)
 	if v.Start == "" || v.Start == s.start {
 		return
 	}
@@ -95,7 +106,11 @@ type request struct {
 	began       time.Time
 	incarnation int    // of the server, when the request began
 	start       string // of the server, when the request began
-	solo        bool   // the server has worked on nothing else, as far as it reports that
+	live        liveness.Request
+	generates   bool // its answer has tokens
+	chosen      bool // that it is whole is the Balancer's choice
+	endedAt     time.Time
+	solo        bool // the server has worked on nothing else, as far as it reports that
 	ended       bool
 	held        bool // its fault was held until it was known whether the server dies
 	pieces      int64
@@ -137,13 +152,17 @@ func (q *request) begin(s *server, progress func(), now time.Time) {
 
 // end ends the request and reports whether the server's limit changed. The caller
 // holds the Balancer's mutex.
-func (q *request) end(now time.Time, err error) (limitChanged bool) {
+func (q *request) end(now time.Time, u engine.Usage, err error) (limitChanged bool) {
 	s := q.server
-	q.ended = true
+	q.ended, q.endedAt = true, now
+	delete(s.whole, q)
 	s.signs.Add(1)
 	if err == nil {
 		s.answered = true
 		s.progress.Add(1)
+		if q.generates {
+			s.live.Answered(q.live, u.CompletionTokens, !u.Unknown, now, s.inFlight)
+		}
 	}
 	s.window.addTime(now, s.inFlight)
 	s.inFlight--
@@ -156,7 +175,11 @@ func (q *request) end(now time.Time, err error) (limitChanged bool) {
 	before := s.concurrency.limit
 	switch {
 	case err == nil:
-		s.window.addAnswer(q.began, now, q.pieces)
+		work := q.pieces
+		if !u.Unknown && u.CompletionTokens > 0 { // as many, streamed or whole
+			work = u.CompletionTokens
+		}
+		s.window.addAnswer(q.began, now, work)
 		if m, ok := s.window.measure(now, s.concurrency.limit); ok {
 			s.concurrency.addMeasure(m)
 			s.window = newWindow(now)

@@ -20,8 +20,10 @@ func (b *Balancer) watch() {
 			return
 		}
 		for _, s := range b.servers {
-			b.watchOne(s)
-			b.watchPort(s, time.Now())
+			now := time.Now()
+			b.watchOne(s, now)
+			b.watchWhole(s, now)
+			b.watchPort(s, now)
 		}
 	}
 }
@@ -36,10 +38,14 @@ type connected interface {
 }
 
 // A server that shows no sign of work for quietTime, and whose port is closed
-// closedTimes in a row then, is ending: what it has in flight hangs.
+// closedTimes in a row then, is ending: what it has in flight hangs. The longer it is
+// quiet, as a server without counters is with long answers, the less often its port is
+// checked: after a quietShare-th part of that time, at most after longestCheck.
 const (
-	quietTime   = time.Second
-	closedTimes = 2
+	quietTime    = time.Second
+	closedTimes  = 2
+	quietShare   = 4
+	longestCheck = 5 * time.Second
 )
 
 // watchPort ends the requests of a server that takes no connections any more and works
@@ -53,13 +59,14 @@ func (b *Balancer) watchPort(s *server, now time.Time) {
 	defer b.mu.Unlock()
 	signs := s.signs.Load()
 	if s.inFlight == 0 || signs != s.signsSeen || s.quiet.IsZero() {
-		s.signsSeen, s.quiet, s.closed = signs, now, 0
+		s.signsSeen, s.quiet, s.closed, s.checkAt = signs, now, 0, time.Time{}
 		return
 	}
-	if now.Sub(s.quiet) < quietTime || s.checking {
+	quiet := now.Sub(s.quiet)
+	if quiet < quietTime || s.checking || s.closed == 0 && now.Before(s.checkAt) {
 		return
 	}
-	s.checking = true
+	s.checking, s.checkAt = true, now.Add(min(quiet/quietShare, longestCheck))
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, quietTime)
 		defer cancel()
@@ -82,9 +89,30 @@ func (b *Balancer) watchPort(s *server, now time.Time) {
 	})
 }
 
-func (b *Balancer) watchOne(s *server) {
+// planFetch sets when the metrics may be fetched again, after a fetch. The caller holds
+// the Balancer's mutex.
+func (s *server) planFetch(asked, now time.Time) {
+	s.fetchAt = asked.Add(min(fetchShare*now.Sub(asked), longestFetch, s.silence/fetchesInSilence))
+}
+
+// mayFetch reports whether the metrics may be fetched again. A server that has reported
+// nothing is asked seldom, and only if it answers requests. The caller holds the
+// Balancer's mutex.
+func (s *server) mayFetch(now time.Time) bool {
+	if !s.silent {
+		s.askWait = 0
+		return !now.Before(s.fetchAt)
+	}
+	if !s.answered || now.Before(s.fetchAt.Add(s.askWait)) {
+		return false
+	}
+	s.askWait = max(firstAskWait, min(2*s.askWait, lastAskWait))
+	return true
+}
+
+func (b *Balancer) watchOne(s *server, now time.Time) {
 	b.mu.Lock()
-	skip := s.silent || s.inFlight == 0 || s.breaker.setAside() || s.watching
+	skip := s.inFlight == 0 || s.breaker.setAside() || s.watching || !s.mayFetch(now)
 	s.watching = s.watching || !skip
 	b.mu.Unlock()
 	if skip {

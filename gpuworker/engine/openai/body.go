@@ -15,7 +15,7 @@ func streamMembers(r engine.Request) string {
 	switch {
 	case r.Endpoint != engine.Chat && r.Endpoint != engine.Completion && r.Endpoint != engine.Responses:
 		return ""
-	case r.Options != nil && r.Options.Whole:
+	case r.Whole || r.Options != nil && r.Options.Whole:
 		return ""
 	case r.Endpoint == engine.Responses || r.Options != nil && r.Options.NoStreamOptions:
 		return `"stream":true`

@@ -13,9 +13,10 @@ import (
 	"rollout/shared/text"
 )
 
-// Metrics fetches /metrics. A server that can't be reached is Unavailable with
-// engine.ServerError in the chain. A status other than 200 says that the server reports
-// nothing: gateways answer paths that they do not know in their own ways.
+// Metrics fetches /metrics, or llama.cpp's /slots if it was started without --metrics. A
+// server that can't be reached is Unavailable with engine.ServerError in the chain. A
+// status other than 200 says that the server reports nothing: gateways answer paths that
+// they do not know in their own ways.
 func (c *Client) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	v, err := c.metrics(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -29,10 +30,18 @@ func (c *Client) metrics(ctx context.Context) (engine.ServerMetrics, error) {
 		return engine.UnknownMetrics(), c.closedFault()
 	}
 	r, err := c.get(ctx, c.root("metrics"))
-	if err != nil || r.status != http.StatusOK {
+	switch {
+	case err != nil:
+		return engine.UnknownMetrics(), err
+	case r.status == http.StatusOK:
+		return c.signs.ofPage(r.body), nil
+	case r.status != http.StatusNotImplemented && !c.llamacpp.Load():
+		return engine.UnknownMetrics(), nil
+	}
+	if r, err = c.get(ctx, c.root("slots")); err != nil || r.status != http.StatusOK {
 		return engine.UnknownMetrics(), err
 	}
-	return parseMetrics(r.body), nil
+	return c.signs.ofSlots(r.body), nil
 }
 
 // fromRoot returns a path from the server's root.
@@ -51,10 +60,11 @@ func (c *Client) root(path string) target {
 }
 
 // parseMetrics reads Prometheus' text format. Servers of several engines report a
-// number for each: requests are summed, and of caches the fullest counts. It skips
-// values that are not numbers.
-func parseMetrics(page []byte) engine.ServerMetrics {
-	v := engine.UnknownMetrics()
+// number for each: requests and tokens are summed, and of caches the fullest counts. It
+// skips values that are not numbers. Gauges are the sum of SGLang's that change while
+// its scheduler works.
+func parseMetrics(page []byte) (v engine.ServerMetrics, gauges float64) {
+	v = engine.UnknownMetrics()
 	for line := range bytes.Lines(page) {
 		if line[0] == '#' {
 			continue
@@ -71,15 +81,25 @@ func parseMetrics(page []byte) engine.ServerMetrics {
 			add(&v.Running, rest)
 		case "vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred", "tgi_queue_size":
 			add(&v.Waiting, rest)
-		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "llamacpp:kv_cache_usage_ratio":
+		case "vllm:generation_tokens_total", "sglang:generation_tokens_total", "llamacpp:tokens_predicted_total",
+			"tgi_request_generated_tokens_sum":
+			add(&v.Tokens, rest)
+		case "llamacpp:n_decode_total", "tgi_batch_inference_count":
+			add(&v.Steps, rest)
+		case "vllm:kv_cache_usage_perc",
+			"vllm:gpu_cache_usage_perc",
+			"sglang:token_usage",
+			"llamacpp:kv_cache_usage_ratio":
 			if n, ok := sample(rest); ok {
 				v.KVCacheUsage = max(v.KVCacheUsage, n)
 			}
+		case "sglang:num_used_tokens", "sglang:gen_throughput":
+			add(&gauges, rest)
 		case "vllm:num_preemptions_total":
 			add(&v.Preempted, rest)
 		}
 	}
-	return v
+	return v, gauges
 }
 
 // value returns the text of a line's number: after the labels, which may hold any

@@ -1,9 +1,9 @@
 // Package openai is a client of OpenAI-compatible HTTP servers: vLLM, SGLang,
 // llama.cpp, transformers serve, hosted APIs.
 //
-// It streams every answer, so that each token is a sign of work, and joins the
-// pieces. What servers send is untrusted: sizes are bounded and text is made valid
-// UTF-8. A lone surrogate escape, or a byte that is not UTF-8, becomes U+FFFD. NaN
+// It asks for streams, in which each token is a sign of work, or for whole answers, as
+// the request says; both give the same Answer. What servers send is untrusted: sizes
+// are bounded and text is made valid UTF-8. A lone surrogate escape, or a byte that is not UTF-8, becomes U+FFFD. NaN
 // and Infinity, which Python servers write among log probabilities, become null.
 //
 // The package never retries, never follows a redirect and never shows the key. It
@@ -17,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -88,6 +89,8 @@ type Client struct {
 	readyPath string
 	listed    atomic.Pointer[[]string] // the models that Ready saw
 	roots     atomic.Pointer[map[string]string]
+	llamacpp  atomic.Bool // the list of models is of llama.cpp
+	signs     workSigns
 	memory    sync.Pool // *call
 	calls     calls
 }
@@ -225,24 +228,27 @@ func (c *Client) Break() {
 	c.http.CloseIdleConnections()
 }
 
-// Listens reports whether the server takes new connections. Behind a proxy or a client
-// of the caller's it reports true.
+// Listens reports whether the server takes new connections. It opens one and asks
+// nothing. Behind a proxy or a client of the caller's it reports true.
 func (c *Client) Listens(ctx context.Context) bool {
 	own, ok := c.transport.(*http.Transport)
-	if !ok {
+	if !ok || own.DialContext == nil {
 		return true
 	}
-	fresh := own.Clone()
-	fresh.DisableKeepAlives = true
-	defer fresh.CloseIdleConnections()
-	t := c.root("health")
-	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
-		ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	resp, err := fresh.RoundTrip(req)
-	if err != nil {
-		return !isDial(err)
+	if own.Proxy != nil {
+		if p, err := own.Proxy(&http.Request{URL: c.base}); p != nil || err != nil {
+			return true
+		}
 	}
-	_ = resp.Body.Close()
+	port := c.base.Port()
+	if port == "" {
+		port = c.base.Scheme
+	}
+	conn, err := own.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
 	return true
 }
 

@@ -193,7 +193,8 @@ func (c *Client) firstModel(r reply) string {
 		return ""
 	}
 	c.roots.Store(&roots)
-	if list.owner() != "llamacpp" { // it answers to any name
+	c.llamacpp.Store(list.owner() == "llamacpp")
+	if !c.llamacpp.Load() { // it answers to any name
 		c.listed.Store(&names)
 	}
 	return names[0]

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"rollout/gpuworker/engine/internal/rawjson"
+	"rollout/gpuworker/engine"
 )
 
 // maxBlank bounds consecutive white space in an answer whose shape the request
@@ -47,33 +47,9 @@ func (k *call) whitespaceOnly() bool {
 	n, all := k.parts.trailingWhitespace()
 	switch k.parts.finish {
 	case "": // the answer continues
-		return n > maxBlank && setsShape(k.body)
+		return n > maxBlank && engine.SetsShape(k.body)
 	case "length":
-		return n > 0 && (all || n > maxBlank) && setsShape(k.body)
+		return n > 0 && (all || n > maxBlank) && engine.SetsShape(k.body)
 	}
 	return false // the model ended the answer
-}
-
-// setsShape reports whether the request sets the shape of its answer.
-func setsShape(body []byte) bool {
-	found := false
-	err := rawjson.Members(body, func(name, v []byte) error {
-		switch string(name) {
-		case "response_format": // {"type":"json_object"} and others
-			free := !rawjson.IsObject(v)
-			if !free {
-				err := rawjson.Members(v, func(name, v []byte) error {
-					free = free || string(name) == "type" && string(v) == `"text"`
-					return nil
-				})
-				free = free || err != nil
-			}
-			found = found || !free
-		case "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", // vLLM
-			"json_schema", "regex", "ebnf", "grammar": // SGLang, llama.cpp
-			found = found || !rawjson.IsNull(v)
-		}
-		return nil
-	})
-	return err == nil && found
 }

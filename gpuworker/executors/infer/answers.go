@@ -46,7 +46,7 @@ func (a *answers) add(sc *scratch, k int, answer dialect.Answer, err error) {
 		a.err = err
 	}
 	if fault.Is(a.err, fault.Canceled) {
-		a.shard.AddWastedTokens(a.discard())
+		a.shard.AddWastedTokens(a.discard(), false)
 		return
 	}
 	if a.left > 0 {

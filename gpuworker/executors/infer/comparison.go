@@ -52,7 +52,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 	if err != nil {
 		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
 	}
-	t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
+	t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)
 }
 
 // answeredRequest returns a request for a comparison: one of the run that was answered.

@@ -18,7 +18,6 @@ import (
 	"rollout/gpuworker/engine/balancer"
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/executors/infer"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
@@ -77,13 +76,13 @@ func (a badAnswer) write(w http.ResponseWriter, streamed bool) {
 
 // scriptedServer is an HTTP server over connections in memory. Every answer takes 20 ms.
 type scriptedServer struct {
-	conns    chan net.Conn
-	streamed bool
-	bad      badAnswer
-	meets    func(prompt string) bool // the requests that get the bad answer
+	conns chan net.Conn
+	bad   badAnswer
+	meets func(prompt string) bool // the requests that get the bad answer
 
-	mu    sync.Mutex
-	asked map[string]int // by prompt; "hi" for small questions
+	mu     sync.Mutex
+	asked  map[string]int // by prompt; "hi" for small questions
+	wholes int            // answers to items that were not streamed
 }
 
 func (s *scriptedServer) Accept() (net.Conn, error) {
@@ -98,12 +97,18 @@ func (s *scriptedServer) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		if strings.HasSuffix(r.URL.Path, "/models") {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/models"):
 			_, _ = io.WriteString(w, `{"data":[{"id":"m"}]}`)
+		case r.URL.Path == "/metrics":
+			s.mu.Lock()
+			fmt.Fprintf(w, "vllm:num_requests_running 1\nvllm:generation_tokens_total %d\n", len(s.asked))
+			s.mu.Unlock()
 		}
 		return
 	}
 	var q struct {
+		Stream   bool
 		Prompt   string
 		Messages []struct{ Content string }
 	}
@@ -115,16 +120,19 @@ func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked[q.Prompt]++
 	s.mu.Unlock()
 	if s.meets(q.Prompt) {
-		s.bad.write(w, s.streamed)
+		s.bad.write(w, q.Stream)
 		return
 	}
 	time.Sleep(20 * time.Millisecond)
 	text := `{"index":0,"finish_reason":"stop","text":"answer","message":{"content":"answer"}}`
-	if s.streamed {
+	if q.Stream {
 		text = `{"index":0,"finish_reason":"stop","text":"answer","delta":{"content":"answer"}}`
 		fmt.Fprintf(w, "data: {\"choices\":[%s]}\n\ndata: [DONE]\n\n", text)
 		return
 	}
+	s.mu.Lock()
+	s.wholes++
+	s.mu.Unlock()
 	fmt.Fprintf(w, `{"choices":[%s],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, text)
 }
 
@@ -165,14 +173,16 @@ func withMatrix(t *testing.T, items, shard, servers int, streamed bool, bad badA
 	synctest.Test(t, func(t *testing.T) {
 		m := &matrix{Ports: hosttest.New(), t: t}
 		manifest := inputtest.Manifest(shard)
-		if !streamed {
-			manifest.Config.Request = &config.Request{Omit: []string{"stream"}}
-		}
+		longest := 16
+		manifest.Config.Sampling.MaxTokens = &longest
 		inputtest.Plan(t, m.Ports, manifest, inputtest.Prompts(0, items))
-		cfg := balancer.Config{InFlight: 16}
+		cfg := balancer.Config{InFlight: 16, Silence: 30 * time.Second}
+		if streamed {
+			cfg.Stream = balancer.Always
+		}
 		var names []string
 		for n := range servers {
-			s := &scriptedServer{conns: make(chan net.Conn), streamed: streamed, bad: bad, asked: map[string]int{},
+			s := &scriptedServer{conns: make(chan net.Conn), bad: bad, asked: map[string]int{},
 				meets: func(string) bool { return false }}
 			web := &http.Server{Handler: s}
 			go func() { _ = web.Serve(s) }()
@@ -197,6 +207,15 @@ func withMatrix(t *testing.T, items, shard, servers int, streamed bool, bad badA
 		m.cfg = infer.Config{Engine: e, Servers: names, Clock: m.Clock, Log: m.Log, ProgressTimeout: 30 * time.Second,
 			MaxOutage: time.Minute}
 		test(m)
+		wholes := 0
+		for _, s := range m.servers {
+			s.mu.Lock()
+			wholes += s.wholes
+			s.mu.Unlock()
+		}
+		if (wholes == 0) != streamed {
+			t.Errorf("%d answers are whole, streamed: %v", wholes, streamed)
+		}
 	})
 }
 
@@ -242,8 +261,8 @@ func (m *matrix) requests() (items, questions int) {
 	return items, questions
 }
 
-// everyBadAnswer runs the test for every bad answer, streamed and whole, on one server
-// and on two.
+// everyBadAnswer runs the test for every bad answer, with streams alone and with whole
+// answers by default, on one server and on two.
 func everyBadAnswer(t *testing.T, items int, test func(m *matrix, bad badAnswer)) {
 	for name, bad := range badAnswers {
 		for _, streamed := range []bool{true, false} {

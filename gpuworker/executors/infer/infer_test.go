@@ -43,13 +43,16 @@ type scripted struct {
 type step func(ctx context.Context, progress func()) error
 
 type request struct {
-	at   time.Time
-	body string
+	at        time.Time
+	body      string
+	streamed  bool // it must be
+	maxTokens int64
+	model     string
 }
 
 func (s *scripted) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	s.mu.Lock()
-	s.requests = append(s.requests, request{time.Now(), string(r.Body)})
+	s.requests = append(s.requests, request{time.Now(), string(r.Body), r.Streamed, r.MaxTokens, r.Model})
 	var next step
 	for key, steps := range s.script {
 		if n := s.taken[key]; strings.Contains(string(r.Body), key) && n < len(steps) {

@@ -45,15 +45,20 @@ func (t *execution) promptMaxTokens(it *dialect.Item, e dialect.Endpoint) int {
 	return m.PromptMaxTokens
 }
 
+// longest returns the most tokens that an answer to the item may have; 0 if nothing sets
+// a limit.
+func (t *execution) longest(it *dialect.Item) int64 {
+	if n := it.MaxTokens(t.shard.Manifest.Config.Sampling); n > 0 {
+		return n
+	}
+	e, _ := t.settings.Target(it) // parse has checked it
+	return int64(t.promptMaxTokens(it, e))
+}
+
 // costOf returns what one request of the item costs.
 func (t *execution) costOf(it *dialect.Item) worker.Cost {
 	tools, prompt := it.Prompt()
-	longest := it.MaxTokens(t.shard.Manifest.Config.Sampling)
-	if longest == 0 {
-		e, _ := t.settings.Target(it) // parse has checked it
-		longest = int64(t.promptMaxTokens(it, e))
-	}
-	return worker.Cost{PromptBytes: len(tools) + len(prompt), MaxTokens: longest}
+	return worker.Cost{PromptBytes: len(tools) + len(prompt), MaxTokens: t.longest(it)}
 }
 
 // request returns the request for one decode of the item, whose body is made in the
@@ -61,7 +66,7 @@ func (t *execution) costOf(it *dialect.Item) worker.Cost {
 func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool) engine.Request {
 	c := t.shard.Manifest.Config
 	r := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Exclusive: exclusive, Options: t.options,
-		CountTokens: c.Limits.Tokens > 0}
+		CountTokens: c.Limits.Tokens > 0, Model: t.model.URI, MaxTokens: t.settings.MaxTokens(t.longest(a.item))}
 	e, _ := t.settings.Target(a.item) // parse has checked it
 	if n := t.promptMaxTokens(a.item, e); n > 0 {
 		c.Sampling.MaxTokens, r.FitMaxTokens = &n, true
@@ -78,5 +83,10 @@ func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool)
 		sc.applied = none.Apply(sc.applied[:0], a.item, e, sc.body)
 		r.Body = sc.applied
 	}
+	r.Streamed = r.MaxTokens > maxWholeShaped && engine.SetsShape(r.Body)
 	return r
 }
+
+// maxWholeShaped is the most tokens of a whole answer whose shape the request sets: see
+// engine.SetsShape.
+const maxWholeShaped = 1 << 10

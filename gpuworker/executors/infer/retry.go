@@ -52,15 +52,17 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 			return t.answerOf(got, req, permit), nil
 		}
 		spent := engine.UsageOf(err)
-		t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
+		t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)
 		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
-		wait, err := t.attribute(ctx, a, i, adm.Request, err)
-		if err != nil {
-			return dialect.Answer{}, err
+		wait, fatal := t.attribute(ctx, a, i, adm.Request, err)
+		if fatal != nil {
+			return dialect.Answer{}, fatal
 		}
 		if i.whitespace {
 			req.Body, i.whitespace = a.bodyWithOtherSeed(decode, i.failures), false
+			req.Streamed = true // so that it can be cancelled as soon as it begins again
 		}
+		req.Streamed = req.Streamed || isWhole(err)
 		if !t.pause(ctx, wait) {
 			return dialect.Answer{}, stopsBefore(a)
 		}
@@ -98,6 +100,9 @@ func (t *execution) attribute(ctx context.Context, a *answers, i *inquiry, r bla
 	case a.isNamed(err):
 		t.blame.works(r, server)
 		return 0, err
+	case isWhole(err): // a stream will show whose fault it is
+		t.blame.abandon(r, t.cfg.Clock.Now())
+		return jitter(firstBackoff, a.id, i.tries), nil
 	case fault.ClassOf(err) == fault.Timeout && !fault.Is(err, fault.Unavailable), errors.Is(err, engine.ErrWhitespace):
 		t.blame.abandon(r, t.cfg.Clock.Now())
 		i.failures++
@@ -158,6 +163,12 @@ func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
 	return d/2 + time.Duration(float64(d/2)*float64(random)/(1<<32))
 }
 
+// isWhole reports whether the request failed because its answer was not streamed.
+func isWhole(err error) bool {
+	var w *engine.WholeError
+	return errors.As(err, &w)
+}
+
 // once makes one request, within ProgressTimeout and RequestTimeout.
 func (t *execution) once(all context.Context, sc *scratch, req engine.Request) (engine.Answer, error) {
 	ctx := sc.watchdog.begin(all, limits{silence: t.cfg.ProgressTimeout, whole: t.cfg.RequestTimeout})
@@ -176,8 +187,12 @@ func (t *execution) once(all context.Context, sc *scratch, req engine.Request) (
 // requests.
 func attributeTimeout(ctx context.Context, err, cause error) error {
 	var hang *engine.HangError
-	if errors.As(err, &hang) && hang.ServerAtFault(ctx) {
+	switch {
+	case !errors.As(err, &hang):
+	case hang.ServerAtFault(ctx):
 		return fault.WithKind(fault.Unavailable, cause, "the engine answers no request")
+	case hang.Whole:
+		return &engine.WholeError{Err: cause}
 	}
 	return cause
 }

@@ -2,10 +2,12 @@ package infer
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"rollout/gpuworker/engine"
 	"rollout/shared/fault"
 )
 
@@ -117,12 +119,12 @@ func (w *watchdog) check() {
 		return
 	}
 	if w.limits.whole > 0 && now >= w.began+w.limits.whole {
-		w.cancel(timeout("the request took longer than", w.limits.whole))
+		w.cancel(timeout(fmt.Errorf("the request took longer than %s", w.limits.whole)))
 	} else {
-		w.cancel(timeout("no token came for", w.limits.silence))
+		w.cancel(timeout(fmt.Errorf("%w for %s", engine.ErrSilent, w.limits.silence)))
 	}
 }
 
-func timeout(what string, limit time.Duration) error {
-	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: fault.New(fault.Corrupt, "%s %s", what, limit)}
+func timeout(err error) error {
+	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: err}
 }

@@ -187,11 +187,18 @@ func FormatFinishReasons(s status.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// FormatTokens formats token counts: "4,000 in, 8,000 out, 12 wasted".
+// FormatTokens formats token counts: "4,000 in, 8,000 out, 12 wasted (5 of them
+// estimated)".
 func FormatTokens(t status.Tokens) string {
 	text := Count(uint64(max(0, t.Prompt))) + " in, " + Count(uint64(max(0, t.Completion))) + " out"
 	if t.Wasted > 0 {
 		text += ", " + Count(uint64(t.Wasted)) + " wasted"
+		switch {
+		case t.WastedEstimated >= t.Wasted:
+			text += " (estimated)"
+		case t.WastedEstimated > 0:
+			text += " (" + Count(uint64(t.WastedEstimated)) + " of them estimated)"
+		}
 	}
 	return text
 }

@@ -316,7 +316,7 @@ func TestSummaryShowsTheResultOfARun(t *testing.T) {
 		Run: runA, Name: "nightly", Phase: run.CompletedWithErrors,
 		Items:         status.Items{Total: 1000, Done: 990, Failed: 10},
 		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7},
-		Tokens:        status.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
+		Tokens:        status.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12, WastedEstimated: 5},
 		Rate:          &rate, StartedAt: &noon, EndedAt: &ended,
 		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json",
 	}
@@ -336,7 +336,7 @@ func TestSummaryShowsTheResultOfARun(t *testing.T) {
 	}
 	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
   failed      10 (7 invalid_line, 3 too_long)
-  tokens      4,000 in, 8,000 out, 12 wasted
+  tokens      4,000 in, 8,000 out, 12 wasted (5 of them estimated)
   completions /data/bucket/runs/x/completions.jsonl
   errors      /data/bucket/runs/x/errors.jsonl
   summary     /data/bucket/runs/x/summary.json

@@ -21,6 +21,7 @@ func (c *Counts) Add(o Counts) {
 	c.PromptTokens += o.PromptTokens
 	c.CompletionTokens += o.CompletionTokens
 	c.WastedTokens += o.WastedTokens
+	c.WastedEstimated += o.WastedEstimated
 	c.UsageUnknown += o.UsageUnknown
 	c.Kept += o.Kept
 	c.KeptFailed += o.KeptFailed
@@ -47,7 +48,8 @@ func (c Counts) HasAnswers() bool {
 
 // TokensOnly returns the tokens of the counts, and no items.
 func (c Counts) TokensOnly() Counts {
-	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}
+	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
+		WastedEstimated: c.WastedEstimated}
 }
 
 // AddFinish counts an answered item by its finish reason, as the server wrote it.

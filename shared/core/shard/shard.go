@@ -72,6 +72,9 @@ type Counts struct {
 	PromptTokens     int64          `json:"prompt_tokens,omitempty"`
 	CompletionTokens int64          `json:"completion_tokens,omitempty"`
 	WastedTokens     int64          `json:"wasted_tokens,omitempty"`
+	// WastedEstimated is how many of WastedTokens are estimates: of answers that were
+	// not streamed, and not finished.
+	WastedEstimated int64 `json:"wasted_estimated,omitempty"`
 	// Finish counts items of OK by the finish reason of their answer, except those
 	// whose reason is FinishStop. An item with several answers counts by the first
 	// reason that is another.
