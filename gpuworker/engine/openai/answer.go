@@ -21,10 +21,11 @@ import (
 // appended, and reads the answer: a stream of server-sent events, or one JSON
 // object from a server that does not stream.
 //
-// If the server has no /completions (404 or 405), completions are sent to
-// /chat/completions, with the prompt as the only user message; from the third such
-// answer on at once. A server that has answered a completion has the endpoint,
-// whatever it says later. If it has no /chat/completions, chats are Invalid.
+// If the server has no /completions (404 or 405), or says that the model answers chats
+// alone, completions are sent to /chat/completions, with the prompt as the only user
+// message; from the third such answer on at once. A server that has answered a
+// completion has the endpoint, whatever it says later. If it has no /chat/completions,
+// chats are Invalid.
 //
 // An answer is complete if the server gives a finish reason, or ends it with [DONE],
 // or sends it as one JSON value. Anything else may be half an answer: it is
@@ -112,7 +113,7 @@ func (c *Client) complete(ctx context.Context, k *call, r engine.Request) (engin
 			c.completes.Store(true)
 			c.fellBack.Store(0)
 		}
-		if c.completes.Load() || !errors.Is(noRoute, errNoRoute) {
+		if !errors.Is(noRoute, errNoRoute) || c.completes.Load() && !errors.Is(noRoute, errOnlyChats) {
 			return a, noRoute
 		}
 	}
@@ -128,8 +129,8 @@ func (c *Client) complete(ctx context.Context, k *call, r engine.Request) (engin
 		return a, c.noChat(c.comp.op, err,
 			"check the path of the base URL; for most OpenAI-compatible servers it ends in /v1")
 	}
-	if err == nil && c.fellBack.Add(1) == fallBacks {
-		c.logger.Info("the inference server has no completions endpoint; prompts are sent as chats",
+	if err == nil && !c.completes.Load() && c.fellBack.Add(1) == fallBacks {
+		c.logger.Info("the inference server answers no completions; prompts are sent as chats",
 			"url", c.comp.url.String())
 	}
 	return a, err

@@ -26,7 +26,8 @@ func (o *overflow) Unwrap() error { return o.err }
 
 // How servers write the numbers, in lower case.
 var (
-	limitPattern   = regexp.MustCompile("(?:maximum context length (?:is|of)|`max_new_tokens` must be <=) (\\d{1,12})")
+	limitPattern = regexp.MustCompile("(?:maximum context length (?:is|of)|context length is only|" +
+		"`max_new_tokens` must be <=) (\\d{1,12})")
 	promptPatterns = []*regexp.Regexp{
 		regexp.MustCompile(`your request has (\d{1,12}) input tokens`), // vLLM
 		// OpenAI, older vLLM, llama-cpp-python
@@ -35,6 +36,8 @@ var (
 	}
 	// Newer vLLM stops counting a prompt that can't fit.
 	atLeastPattern = regexp.MustCompile(`prompt contains (at least )?(\d{1,12}) input tokens`)
+	// It says so or, in other releases, names the token at which it stopped.
+	stoppedPattern = regexp.MustCompile(`you passed (\d{1,12}) input tokens and requested`)
 	// SGLang also refuses requests that just fit.
 	sglangPattern = regexp.MustCompile(`(\d{1,12}) tokens from the input messages`)
 )
@@ -53,6 +56,10 @@ func readOverflow(message string) (o overflow, ok bool) {
 	}
 	if o.prompt, ok = firstNumber(sglangPattern, message); ok {
 		o.limit--
+		return o, true
+	}
+	if o.prompt, ok = firstNumber(stoppedPattern, message); ok {
+		o.atLeast = true
 		return o, true
 	}
 	m := atLeastPattern.FindStringSubmatch(message)

@@ -78,6 +78,10 @@ func TestC19MaxTokensIsLoweredIfClamped(t *testing.T) {
 		{"newer vLLM, prompt counted",
 			"This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt " +
 				"contains 96 input tokens, for a total of 5096 tokens.", nil, 4000},
+		{"newest vLLM, prompt cut before it is counted",
+			"You passed 1 input tokens and requested 5000 output tokens. However, the model's context length is only 4096 " +
+				"tokens, resulting in a maximum input length of 0 tokens. Please reduce the length of the input prompt. " +
+				"(parameter=input_tokens, value=1)", counts, 2196},
 		{"no room", "This model's maximum context length is 4096 tokens and your request has 4096 input tokens", nil, 0},
 		{"no numbers", "This model's maximum context length is exceeded", nil, 0},
 	} {

@@ -28,6 +28,9 @@ var errMalformed = errors.New("the answer is malformed")
 // errNoRoute means a 404 or 405 for the path itself, not for a model.
 var errNoRoute = errors.New("the server has no such endpoint")
 
+// errOnlyChats is an errNoRoute that is about the model: it answers no completions.
+var errOnlyChats = fmt.Errorf("%w for this model", errNoRoute)
+
 // refused returns the fault of a request that can't be sent or that the server
 // refuses.
 func refused(op, format string, args ...any) error {
@@ -77,11 +80,17 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 		return err
 	}
 	noRoute := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed
-	if s := parseServerError(body); noRoute && !s.aboutModel() {
-		return refused(t.op, "%w", &engine.StatusError{Status: resp.StatusCode,
-			Err: fmt.Errorf("%w: status %d: %s", errNoRoute, resp.StatusCode, c.presentable(s.message))})
+	s := parseServerError(body)
+	switch {
+	case t.op == c.comp.op && s.onlyChats(resp.StatusCode):
+		err = errOnlyChats
+	case noRoute && !s.aboutModel():
+		err = errNoRoute
+	default:
+		return c.bodyFault(t, resp.StatusCode, body, retry.After(resp.Header))
 	}
-	return c.bodyFault(t, resp.StatusCode, body, retry.After(resp.Header))
+	return refused(t.op, "%w", &engine.StatusError{Status: resp.StatusCode,
+		Err: fmt.Errorf("%w: status %d: %s", err, resp.StatusCode, c.presentable(s.message))})
 }
 
 // bodyFault classifies an error by its status and body. A status in the body
@@ -102,7 +111,7 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 		e.Kind, e.Class = fault.Invalid, fault.Refused
 	case status == http.StatusRequestEntityTooLarge:
 		e.Class = fault.TooLong
-	case status == http.StatusNotFound && s.noModel(): // all requests of the run name the same model
+	case s.noModel(status): // all requests of the run name the same model
 		e.Kind, e.Remedy = fault.Denied, "correct model.uri, or let the server serve that model"
 	case e.Kind == fault.Invalid:
 		e.Class = fault.Refused
@@ -137,6 +146,8 @@ func kindOf(status int) fault.Kind {
 		return fault.Denied
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return fault.Throttled
+	case http.StatusFailedDependency: // TGI's generation failed
+		return fault.Corrupt
 	}
 	if 400 <= status && status < 500 {
 		return fault.Invalid

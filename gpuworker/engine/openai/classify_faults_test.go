@@ -108,6 +108,10 @@ func TestC19TooLongIsRecognizedForEveryServer(t *testing.T) {
 		tooLong("vLLM nested", 400,
 			`{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",`+
 				`"type":"BadRequestError","param":null,"code":400}}`),
+		tooLong("newest vLLM", 400,
+			`{"error":{"message":"You passed 12289 input tokens and requested 4096 output tokens. However, the model's `+
+				`context length is only 16384 tokens, resulting in a maximum input length of 12288 tokens.",`+
+				`"type":"BadRequestError","param":"input_tokens","code":400}}`),
 		tooLong("vLLM flat", 400,
 			`{"object":"error","message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096.",`+
 				`"type":"BadRequestError","param":null,"code":400}`),
@@ -151,7 +155,8 @@ func TestStatusesAreClassified(t *testing.T) {
 		status(408, fault.Throttled, ""), status(425, fault.Throttled, ""), status(429, fault.Throttled, ""),
 		status(503, fault.Throttled, ""),
 		status(500, fault.Corrupt, fault.Engine), status(502, fault.Corrupt, fault.Engine),
-		status(504, fault.Corrupt, fault.Engine), status(307, fault.Corrupt, fault.Engine),
+		status(504, fault.Corrupt, fault.Engine), status(424, fault.Corrupt, fault.Engine),
+		status(307, fault.Corrupt, fault.Engine),
 		{"status in the body", sends(500, "application/json", `{"error":{"message":"bad schema","code":400}}`), fault.Invalid,
 			fault.Refused, "status 400: bad schema"},
 		{"status in the body as text", sends(400, "application/json", `{"object":"error","message":"busy","code":"503"}`),
@@ -170,6 +175,18 @@ func TestStatusesAreClassified(t *testing.T) {
 		{"unknown model, OpenAI",
 			sends(404, "application/json",
 				`{"error":{"message":"no access","code":"model_not_found"}}`), fault.Denied, "", "no access"},
+		{"unknown model, LiteLLM",
+			sends(400, "application/json", `{"error":{"message":{"error":"/chat/completions: Invalid model name passed in `+
+				`model=x."},"type":"None","param":"None","code":"400"}}`), fault.Denied, "", "correct model.uri"},
+		{"unknown model, OpenRouter",
+			sends(400, "application/json", `{"error":{"message":"x is not a valid model ID","code":400}}`), fault.Denied, "",
+			"correct model.uri"},
+		{"unknown model, DeepSeek",
+			sends(400, "application/json", `{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}`),
+			fault.Denied, "", "correct model.uri"},
+		{"unknown adapter, vLLM",
+			sends(404, "application/json", `{"error":{"message":"LoRA adapter x does not exist","type":"NotFoundError",`+
+				`"param":null,"code":404}}`), fault.Denied, "", "correct model.uri"},
 		{"404 about what the model can't do",
 			sends(404, "application/json",
 				`{"error":{"message":"This is a chat model","type":"invalid_request_error"}}`), fault.Invalid, fault.Refused,
@@ -285,6 +302,12 @@ func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 	for _, missing := range []http.HandlerFunc{
 		sends(404, "application/json", `{"detail":"Not Found"}`), sends(405, "text/plain", "Method Not Allowed"),
 		sends(404, "application/json", `{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}`),
+		sends(404, "application/json", `{"error":{"message":"This is a chat model and not supported in the v1/completions `+
+			`endpoint. Did you mean to use v1/chat/completions?","type":"invalid_request_error","param":"model","code":null}}`),
+		sends(400, "application/json", `{"error":{"code":"OperationNotSupported","message":"The completion operation does `+
+			`not work with the specified model, gpt-35-turbo. Please choose different model and try again."}}`),
+		sends(501, "application/json", `{"error":{"message":"The model does not support Completions API",`+
+			`"type":"NotImplementedError","param":null,"code":501}}`),
 	} {
 		var completions atomic.Int64
 		var sent atomic.Value
@@ -308,7 +331,7 @@ func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 		}
 		want := "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say \u2028 a\"}],\"logprobs\":true," +
 			"\"top_logprobs\":3,\"top_k\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
-		if sent.Load() != want || completions.Load() != 3 || strings.Count(log.String(), "no completions endpoint") != 1 {
+		if sent.Load() != want || completions.Load() != 3 || strings.Count(log.String(), "answers no completions") != 1 {
 			t.Errorf("sent %s\nafter %d tries of /completions; log: %s", sent.Load(), completions.Load(), log.String())
 		}
 		_, err := ask(t, c, enginetest.CompletionRequest("x", `"prompt":[1,2]`))
@@ -457,6 +480,37 @@ func TestCompletionsStayCompletionsOnceAnswered(t *testing.T) {
 				t.Errorf("%d completions and %d chats", completions.Load(), chats.Load())
 			}
 		})
+	}
+}
+
+// A gateway has models of both kinds: each request goes where its model answers.
+func TestOneModelThatOnlyChatsDoesNotChangeTheOthers(t *testing.T) {
+	t.Parallel()
+	var completions, chats atomic.Int64
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		onlyChats := strings.Contains(string(b), "chatty")
+		switch {
+		case r.URL.Path != "/v1/completions":
+			chats.Add(1)
+			whole(`{"choices":[{"message":{"content":"chat"},"finish_reason":"stop"}]}`)(w, r)
+		case onlyChats:
+			sends(404, "application/json", `{"error":{"message":"This is a chat model and not supported in the `+
+				`v1/completions endpoint.","param":"model","code":null}}`)(w, r)
+		default:
+			completions.Add(1)
+			whole(`{"choices":[{"text":"completion","finish_reason":"stop"}]}`)(w, r)
+		}
+	})
+	for range 5 {
+		for _, q := range []struct{ prompt, want string }{{"x", "completion"}, {"chatty", "chat"}} {
+			if a, err := ask(t, c, enginetest.CompletionRequest(q.prompt)); err != nil || a.Text != q.want {
+				t.Errorf("%s: %q, %v, want %q", q.prompt, a.Text, err, q.want)
+			}
+		}
+	}
+	if completions.Load() != 5 || chats.Load() != 5 {
+		t.Errorf("%d completions and %d chats", completions.Load(), chats.Load())
 	}
 }
 

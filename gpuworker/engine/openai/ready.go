@@ -34,7 +34,7 @@ const ReadyNone = "none"
 // The first two are hints: a status that says neither yes nor no, and a reply of another
 // shape, is ignored. A hint that says no is checked by a question, because gateways
 // answer these paths in their own ways. Only the question decides: 401, 402 and 403 are
-// Denied, 429, 5xx and an error in place of an answer are Unavailable, and any other
+// Denied; 424, 429, 5xx and an error in place of an answer are Unavailable; and any other
 // answer, a refusal too, is one. A server that can't be reached is Unavailable at once.
 //
 // With Config.Ready as a path, that path decides instead: 2xx is ready. With ReadyNone,
@@ -120,7 +120,7 @@ func (c *Client) question(ctx context.Context) error {
 	case kindOf(r.status) == fault.Denied:
 		err := c.statusError(r, fault.Denied)
 		return &fault.Error{Kind: fault.Denied, Err: err, Remedy: "check the inference server's key"}
-	case r.status == http.StatusTooManyRequests, r.status >= 500:
+	case r.status == http.StatusTooManyRequests, r.status == http.StatusFailedDependency, r.status >= 500:
 		return c.statusError(r, fault.Unavailable)
 	case r.status == http.StatusOK && isError(r.body): // of a server whose engine has died
 		return c.statusError(r, fault.Unavailable)

@@ -2,6 +2,8 @@ package openai
 
 import (
 	"cmp"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,7 +105,8 @@ var (
 		"context_window_exceeded", "prompt_too_long", "input_too_long",
 	}
 	tooLongMessages = []string{
-		"maximum context length",                 // OpenAI, vLLM, llama-cpp-python, SGLang, Mistral
+		"maximum context length",                 // OpenAI, older vLLM, llama-cpp-python, SGLang, Mistral
+		"the model's context length is only",     // vLLM
 		"longer than the maximum model length",   // vLLM
 		"longer than the model's context length", // SGLang
 		"exceeds the model's maximum",            // SGLang
@@ -120,6 +123,18 @@ var (
 		"please reduce the length of the",        // OpenAI's family
 		"too many tokens: ",                      // Cohere
 	}
+	// What is said about a model that answers no completions.
+	onlyChatsMessages = []string{
+		"not supported in the v1/completions endpoint",                     // OpenAI, 404: langchaingo#201
+		"the completion operation does not work with the specified model,", // Azure, 400: langchainjs#2633
+		"the model does not support completions api",                       // vLLM, 400 and 501
+	}
+	// What is said with a 400 about a model that the server does not have.
+	noModelMessages = []string{
+		"invalid model name passed in model=", // LiteLLM
+		"is not a valid model id",             // OpenRouter
+		"model not exist",                     // DeepSeek
+	}
 	modelCodes = []string{"model_not_found", "modelnotfounderror", "deploymentnotfound"}
 	// policyCodes say that a content policy forbids the prompt.
 	policyCodes = []string{
@@ -128,7 +143,10 @@ var (
 		"moderation_blocked", "data_inspection_failed", "prohibited_content",
 	}
 	// quotaCodes say that a quota is used up that somebody must raise or pay.
-	quotaCodes = []string{"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+	quotaCodes = []string{
+		"insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "billing_not_active", // OpenAI
+		"budget_exceeded", // LiteLLM
+	}
 )
 
 // tooLong reports whether the prompt does not fit the model. A message counts only
@@ -140,28 +158,38 @@ func (s serverError) tooLong(status int) bool {
 	if status < 400 || status >= 500 {
 		return false
 	}
+	return containsAny(strings.ToLower(s.message), tooLongMessages)
+}
+
+// aboutModel reports whether a 404 is about the model, or an adapter of it, and not the
+// path.
+func (s serverError) aboutModel() bool {
 	message := strings.ToLower(s.message)
-	for _, m := range tooLongMessages {
-		if strings.Contains(message, m) {
-			return true
-		}
+	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) || s.param == "model" ||
+		strings.Contains(message, "model") || strings.Contains(message, "lora adapter")
+}
+
+// onlyChats reports whether the reply to a completion says that the model answers chats
+// alone.
+func (s serverError) onlyChats(status int) bool {
+	if status != http.StatusNotImplemented && (status < 400 || status >= 500) {
+		return false
+	}
+	return containsAny(strings.ToLower(s.message), onlyChatsMessages)
+}
+
+// noModel reports whether the server says that it does not have the model. A message
+// about what the model can't do is another matter.
+func (s serverError) noModel(status int) bool {
+	message := strings.ToLower(s.message)
+	switch status {
+	case http.StatusNotFound:
+		return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
+			s.aboutModel() && (strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
+	case http.StatusBadRequest:
+		return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) || containsAny(message, noModelMessages)
 	}
 	return false
-}
-
-// aboutModel reports whether a 404 is about the model and not the path.
-func (s serverError) aboutModel() bool {
-	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
-		strings.Contains(strings.ToLower(s.message), "model")
-}
-
-// noModel reports whether a 404 says that the server does not have the model. A
-// message about what the model can't do is another matter.
-func (s serverError) noModel() bool {
-	message := strings.ToLower(s.message)
-	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
-		strings.Contains(message, "model") &&
-			(strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
 }
 
 // forbidden reports whether a content policy forbids the prompt.
@@ -176,4 +204,8 @@ func oneOf(list []string, word string) bool {
 		}
 	}
 	return false
+}
+
+func containsAny(text string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
