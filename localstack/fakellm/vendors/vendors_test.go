@@ -2,7 +2,6 @@ package vendors_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -93,6 +92,8 @@ func TestEveryVendorIsReadyAndNamesItsModels(t *testing.T) {
 			want, listed = "", nil
 		case "llama.cpp": // answers to any name
 			listed = nil
+		case "TGI": // serves one
+			listed = []string{vendors.Model}
 		}
 		if err != nil || model != want || !slices.Equal(c.Models(), listed) {
 			t.Errorf("ready: %q, %v, with the models %v; want %q and %v", model, err, c.Models(), want, listed)
@@ -103,21 +104,43 @@ func TestEveryVendorIsReadyAndNamesItsModels(t *testing.T) {
 			t.Errorf("it was asked for %s", asked)
 		}
 		a, err := ask(t, c, vendors.Model, "hello")
-		if err != nil || a.Text != "ok" || a.Model != vendors.Model || a.Usage.CompletionTokens != 1 {
+		if err != nil || a.Text != "ok" || a.Model != vendors.Model || a.FinishReason != "stop" ||
+			a.Usage.PromptTokens != 3 || a.Usage.CompletionTokens != 1 {
 			t.Errorf("the answer is %+v, %v", a, err)
 		}
 	})
 }
 
-func TestLoadingServersAreNotReady(t *testing.T) {
+func TestLoadingServersAreReadyOnlyIfTheyAnswer(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, v vendors.Vendor) {
-		if v.Loading.Status == 0 {
+		if v.Loading == (vendors.Loading{}) {
 			return // its port opens when the model is loaded, or it is never loading
 		}
 		s := start(t, v, vendors.Options{Loading: true})
-		if model, err := s.client(t, vendors.Key).Ready(t.Context()); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("ready: %q, %v; want unavailable", model, err)
+		model, err := s.client(t, vendors.Key).Ready(t.Context())
+		answers := v.Loading.Chats.Status == 0
+		if answers != (err == nil) || err != nil && !fault.Is(err, fault.Unavailable) {
+			t.Errorf("ready: %q, %v; it answers: %v", model, err, answers)
+		}
+	})
+}
+
+// A prompt that the vendor's model can't complete is sent as a chat.
+func TestPromptsOfModelsForChatsAreSentAsChats(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, v vendors.Vendor) {
+		s := start(t, v, vendors.Options{})
+		c := s.client(t, vendors.Key)
+		for range 5 {
+			a, err := c.Answer(t.Context(), engine.Request{Endpoint: engine.Completion,
+				Body: []byte(`{"model":"served","prompt":"hello"}`)}, func() {})
+			if err != nil || a.Text != "ok" {
+				t.Fatalf("the answer is %+v, %v", a, err)
+			}
+		}
+		if asked := strings.Count(strings.Join(s.asked, " ")+" ", "POST /completions "); asked != 3 {
+			t.Errorf("%d completions were asked for, want 3", asked)
 		}
 	})
 }
@@ -132,7 +155,7 @@ func TestWrongKeysAreDenied(t *testing.T) {
 			t.Errorf("the answer is %v (%v)", err, fault.KindOf(err))
 		}
 		_, err = start(t, v, vendors.Options{}).client(t, "sk-wrong-0123456789").Ready(t.Context())
-		if v.Open != (err == nil) || err != nil && !fault.Is(err, fault.Denied) {
+		if open := slices.Contains(v.Public, "/models"); open != (err == nil) || err != nil && !fault.Is(err, fault.Denied) {
 			t.Errorf("ready: %v (%v)", err, fault.KindOf(err))
 		}
 	})
@@ -186,8 +209,8 @@ func TestUnknownModelsAreNamedInTheServersWords(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), words(v.Missing)) {
 			t.Errorf("got %v (%v), want the words %q", err, fault.KindOf(err), words(v.Missing))
 		}
-		if v.Missing.Status == http.StatusNotFound && !fault.Is(err, fault.Denied) {
-			t.Errorf("got %v, want denied: it concerns every request", fault.KindOf(err))
+		if !fault.Is(err, fault.Denied) || !strings.Contains(fault.RemedyOf(err), "model.uri") {
+			t.Errorf("got %v (%s), want denied: it concerns every request", fault.KindOf(err), fault.RemedyOf(err))
 		}
 	})
 }
@@ -195,8 +218,9 @@ func TestUnknownModelsAreNamedInTheServersWords(t *testing.T) {
 // words returns words of a reply that must be shown.
 func words(r vendors.Reply) string {
 	for _, w := range []string{
-		"does not exist", "not found, try pulling", "Invalid model name", "maximum context length",
-		"longer than the model's", "exceeds the available context", "must be <=", "Rate limit reached", "exceeded token rate",
+		"does not exist", "'missing' not found", "Invalid model name", "maximum context length",
+		"context length is only", "longer than the model's", "exceeds the available context", "must be <=",
+		"Rate limit reached", "exceeded token rate",
 		"Max parallel request", "Model is overloaded", "overloaded", "queue is full", "server busy", "temporarily unable",
 		"usage policy", "content management policy", "was filtered",
 	} {
