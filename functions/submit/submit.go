@@ -271,8 +271,8 @@ func promptMaxTokens(m record.Manifest, k kind.Kind) int {
 	return defaultPromptMaxTokens
 }
 
-// checkGraders refuses graders that workers could not make: those with a schema
-// that does not compile, and those of a service that the deployment lacks.
+// checkGraders refuses graders that workers could not make, whatever the config's checks
+// let pass, and those of a service that the deployment lacks.
 func (s *Submitter) checkGraders(grades []config.Grade) error {
 	for _, g := range grades {
 		var err error

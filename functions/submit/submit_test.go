@@ -343,7 +343,7 @@ func TestRunsWithUnusableGradersAreRefused(t *testing.T) {
 		"a known service":    {grader + "kind = \"http\"\nservice = \"reward\"\n", ""},
 		"an unknown service": {grader + "kind = \"http\"\nservice = \"other\"\n", "use one of reward"},
 		"a schema that does not compile": {grader + "kind = \"json_schema\"\nschema = '{\"type\":\"text\"}'\n",
-			"grader a: schema"},
+			"prompts/x.toml:5: grade[0].schema: is not a JSON schema"},
 	} {
 		d := newFixture(t)
 		d.deploy.Graders = map[string]config.GraderService{"reward": {URL: "http://reward.test"}}

@@ -45,11 +45,13 @@ var Rules = []Rule{
 		Imports: []string{"shared/core/...", "shared/blake3pair", "shared/fault", "shared/text"}},
 
 	// Tools and formats.
-	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/text"}},
+	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/jsonschema", "shared/text"}},
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
-	{Packages: "shared/grade/...", Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl"}},
+	{Packages: "shared/grade/...",
+		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema"}},
 	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
+	{Packages: "shared/jsonschema"},
 	// The table of kinds decides, and wires nothing.
 	{Packages: "shared/kind", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},

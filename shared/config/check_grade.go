@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rollout/shared/fault"
+	"rollout/shared/jsonschema"
 )
 
 // Bounds of a run's graders.
@@ -171,14 +172,7 @@ func (g Grade) checkKind(c *checker, at string) {
 		c.options(at+".labels", g.Labels)
 		g.checkPassing(c, at)
 	case GradeSchema:
-		switch {
-		case g.Schema == "":
-			c.add(at+".schema", "missing: write the JSON schema between ''' and '''")
-		case len(g.Schema) > maxSchema:
-			c.add(at+".schema", "has %d bytes, at most %d are allowed", len(g.Schema), maxSchema)
-		case !json.Valid([]byte(g.Schema)):
-			c.add(at+".schema", "is not valid JSON: write the JSON schema between ''' and '''")
-		}
+		c.jsonSchema(at+".schema", g.Schema)
 	case GradeHTTP:
 		if g.Service == "" {
 			c.add(at+".service", "missing: name a scoring service, a table [graders.NAME] of the deployment's config")
@@ -226,6 +220,24 @@ func (c *checker) expression(field, expr string) {
 	if _, err := regexp.Compile(expr); err != nil {
 		c.add(field, "is not a regular expression that Go knows (RE2): %s", shorten(
 			strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	}
+}
+
+// jsonSchema checks a JSON schema.
+func (c *checker) jsonSchema(field, schema string) {
+	switch {
+	case schema == "":
+		c.add(field, "missing: write the JSON schema between ''' and '''")
+		return
+	case len(schema) > maxSchema:
+		c.add(field, "has %d bytes, at most %d are allowed", len(schema), maxSchema)
+		return
+	case !json.Valid([]byte(schema)):
+		c.add(field, "is not valid JSON: write the JSON schema between ''' and '''")
+		return
+	}
+	if _, err := jsonschema.Compile(schema); err != nil {
+		c.add(field, "is not a JSON schema that can be used: %s", shorten(err.Error()))
 	}
 }
 

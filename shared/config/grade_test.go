@@ -137,6 +137,9 @@ func TestGraderProblems(t *testing.T) {
 			"2: grade[0].schema: missing: write the JSON schema between ''' and '''"},
 		"broken schema": {"name = 'a'\nkind = 'json_schema'\nschema = '{'",
 			"5: grade[0].schema: is not valid JSON: write the JSON schema between ''' and '''"},
+		"a schema that is none": {"name = 'a'\nkind = 'json_schema'\nschema = '{\"type\":\"text\"}'",
+			"5: grade[0].schema: is not a JSON schema that can be used: at '/type': value must be one of 'array', " +
+				"'boolean', 'integer', …"},
 		"no service": {"name = 'a'\nkind = 'http'",
 			"2: grade[0].service: missing: name a scoring service, a table [graders.NAME] of the deployment's config"},
 		"an address": {"name = 'a'\nkind = 'http'\nservice = 'http://x'",
