@@ -114,7 +114,7 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	case s.noModel(status): // all requests of the run name the same model
 		e.Kind, e.Remedy = fault.Denied, "correct model.uri, or let the server serve that model"
 	case e.Kind == fault.Invalid:
-		e.Class = fault.Refused
+		e.Class, e.Remedy = fault.Refused, s.remedy()
 	case e.Kind == fault.Corrupt:
 		e.Class = fault.Engine
 	case status == http.StatusUnauthorized: // a 403 may be about one prompt

@@ -191,6 +191,17 @@ func TestStatusesAreClassified(t *testing.T) {
 			sends(404, "application/json",
 				`{"error":{"message":"This is a chat model","type":"invalid_request_error"}}`), fault.Invalid, fault.Refused,
 			"chat model"},
+		{"a member under another name",
+			sends(400, "application/json", `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with `+
+				`this model. Use 'max_completion_tokens' instead.","param":"max_tokens","code":"unsupported_parameter"}}`),
+			fault.Invalid, fault.Refused, `set request.max_tokens_field = "max_completion_tokens"`},
+		{"a member that is added, Mistral",
+			sends(422, "application/json", `{"object":"error","message":{"detail":[{"type":"extra_forbidden",`+
+				`"loc":["body","seed"],"msg":"Extra inputs are not permitted","input":1}]}}`), fault.Invalid, fault.Refused,
+			`leave it out with request.omit = ["seed"]`},
+		{"a member that only rows have",
+			sends(400, "application/json", `{"error":{"message":"unknown role","param":"messages"}}`), fault.Invalid,
+			fault.Refused, "unknown role"},
 		{"FastAPI", sends(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), fault.Invalid,
 			fault.Refused, "field required"},
 		{"not JSON", sends(500, "text/plain", "oops\x00\x1b[31m\nsecond \xff line"), fault.Corrupt, fault.Engine,

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 //	{"error":"…"}                                         Ollama, TGI
 //	{"object":"error","message":…,"type":…,"code":…}     older vLLM, SGLang
 //	{"detail":"Not Found"}                                FastAPI
+//	{"object":"error","message":{"detail":[…]}}           Mistral
 type serverError struct {
 	message string
 	kind    string // type
@@ -28,7 +30,7 @@ func parseServerError(body []byte) serverError {
 	var flat struct {
 		Error   jsontext.Value `json:"error"`
 		Detail  jsontext.Value `json:"detail"`
-		Message lenient        `json:"message"`
+		Message jsontext.Value `json:"message"`
 		Type    lenient        `json:"type"`
 		Code    jsontext.Value `json:"code"`
 		Param   lenient        `json:"param"`
@@ -36,8 +38,19 @@ func parseServerError(body []byte) serverError {
 	if unmarshal(body, &flat) != nil {
 		return serverError{message: string(body)}
 	}
-	s := serverError{message: string(flat.Message), kind: string(flat.Type), param: string(flat.Param)}
+	s := serverError{kind: string(flat.Type), param: string(flat.Param)}
 	s.setCode(flat.Code)
+	switch flat.Message.Kind() {
+	case jsontext.KindString:
+		s.message = unquoted(flat.Message)
+	case jsontext.KindBeginObject:
+		var inner struct {
+			Detail jsontext.Value `json:"detail"`
+		}
+		if unmarshal(flat.Message, &inner) == nil {
+			s.param = cmp.Or(s.param, memberOf(inner.Detail))
+		}
+	}
 	switch flat.Error.Kind() {
 	case jsontext.KindBeginObject:
 		nested := parseServerError(flat.Error)
@@ -135,6 +148,11 @@ var (
 		"is not a valid model id",             // OpenRouter
 		"model not exist",                     // DeepSeek
 	}
+	// addedMembers are those that rollout adds to a request, or a config's [sampling].
+	addedMembers = []string{
+		"seed", "stream_options", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+		"repetition_penalty", "stop", "logprobs", "top_logprobs",
+	}
 	modelCodes = []string{"model_not_found", "modelnotfounderror", "deploymentnotfound"}
 	// policyCodes say that a content policy forbids the prompt.
 	policyCodes = []string{
@@ -195,6 +213,18 @@ func (s serverError) noModel(status int) bool {
 // forbidden reports whether a content policy forbids the prompt.
 func (s serverError) forbidden() bool {
 	return oneOf(policyCodes, s.code) || oneOf(policyCodes, s.kind)
+}
+
+// remedy returns what to do about a member of the request that the server refuses, if a
+// config may be what added it; "" if it is another, or none is named.
+func (s serverError) remedy() string {
+	switch {
+	case s.param == "max_tokens" && strings.Contains(s.message, "max_completion_tokens"):
+		return `set request.max_tokens_field = "max_completion_tokens"`
+	case slices.Contains(addedMembers, s.param):
+		return fmt.Sprintf("if it is not the row's own, leave it out with request.omit = [%q]", s.param)
+	}
+	return ""
 }
 
 func oneOf(list []string, word string) bool {
