@@ -82,6 +82,9 @@ func loop(ctx context.Context, o loopOptions) error {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return err
 		}
+		if r.Prompt != "" && r.MaxTokens == 0 {
+			r.MaxTokens = 1024 // as the product asks
+		}
 		if r.Stream {
 			r.StreamOptions = &streamOptions{IncludeUsage: true}
 		}

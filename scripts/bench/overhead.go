@@ -37,7 +37,7 @@ func overhead(ctx context.Context, l *runner) error {
 		return err
 	}
 	loop, err := l.plainLoop(ctx, loopOptions{url: server.url + "/v1/completions", file: in.hidden, model: "fake",
-		inFlight: overheadInFlight})
+		inFlight: overheadInFlight, whole: true})
 	if err != nil {
 		return err
 	}
