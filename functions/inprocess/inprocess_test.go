@@ -219,7 +219,9 @@ func TestFailedFollowerAsksForFinalize(t *testing.T) {
 		start(t, s.runFollowers)
 		synctest.Wait()
 		st := follows(t, s, id)
-		hosttest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
+		d := hosttest.Load[shard.Doc](t, s.Ports, identity.ShardKey(id, 1))
+		d.OutputLen = -1
+		hosttest.Save(t, s.Ports, identity.ShardKey(id, 1), d)
 		s.onSaved(final(st))
 		synctest.Wait()
 		ms, _ := s.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)
