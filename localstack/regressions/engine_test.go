@@ -154,14 +154,6 @@ func hangs(t *testing.T, stream balancer.Stream, noMetrics bool) {
 	})
 }
 
-// mustValue returns the value and panics on an error.
-func mustValue[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func TestC24UnseededAnswersDifferAndRepeatInARerun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
