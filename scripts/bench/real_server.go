@@ -20,9 +20,6 @@ const (
 	realRounds   = 3
 )
 
-// realWhole is the part of a deployment's config that asks for whole answers.
-const realWhole = "[engine]\nomit = [\"stream\"]\n"
-
 // realCase is a server of the comparison.
 type realCase struct {
 	name   string // of its figures
@@ -40,9 +37,9 @@ func llamacppCase() realCase {
 }
 
 // realServer compares runs over a real server that serves the built-in model: answers
-// streamed and whole, both with realInFlight requests at once; whole with the number
-// that the product finds; and a plain loop that asks for whole answers. Each round takes
-// all four, so that ratios are of figures from one time.
+// streamed and, as by default, whole, both with realInFlight requests at once; whole with
+// the number that the product finds; and a plain loop that asks for whole answers. Each
+// round takes all four, so that ratios are of figures from one time.
 func realServer(ctx context.Context, l *runner, c realCase) error {
 	if err := c.server.Check("."); err != nil {
 		return err
@@ -75,15 +72,15 @@ func realRoundsOver(ctx context.Context, l *runner, c realCase, s *servers.Runni
 	}
 	fixed := fmt.Sprintf("[worker]\nin_flight = %d\n", realInFlight)
 	for range realRounds {
-		streams, err := realRun(ctx, l, c, s.URL, fixed)
+		streams, err := realRun(ctx, l, c, s.URL, fixed+"[engine]\nstream = \"always\"\n")
 		if err != nil {
 			return err
 		}
-		whole, err := realRun(ctx, l, c, s.URL, fixed+realWhole)
+		whole, err := realRun(ctx, l, c, s.URL, fixed)
 		if err != nil {
 			return err
 		}
-		found, err := realRun(ctx, l, c, s.URL, realWhole)
+		found, err := realRun(ctx, l, c, s.URL, "")
 		if err != nil {
 			return err
 		}
