@@ -139,9 +139,7 @@ func (c *contact) meet(n Nature, now time.Time) {
 // one at due.
 func (c *contact) comparisonFailed(n Nature, now, due time.Time) {
 	c.meet(n, now)
-	if n == Setting {
-		c.compared = time.Time{}
-	}
+	c.compared = time.Time{}
 	if !c.proven {
 		c.due, c.inconclusive = due, n == Setting
 	}
