@@ -57,6 +57,8 @@ var golden = map[string]events.Payload{
 	"model_missing":    events.ModelMissing{Run: run, Shard: 7, Reason: "the worker has another revision"},
 	"input_changed":    events.InputChanged{Run: run, Shard: 7, Reason: "prompts/a.jsonl has other bytes from item 1792"},
 	"requests_refused": events.RequestsRefused{Run: run, Shard: 7, Reason: "status 401: wrong key", Outcome: "status_401"},
+	"requests_refused_control": events.RequestsRefused{Run: run, Shard: 7, Reason: "status 401: wrong key",
+		Outcome: "status_401", Control: new(uint64)},
 	"ring":             events.Wakeup{Run: run, Reason: "deadline"},
 	"ring_bare":        events.Wakeup{Run: run},
 	"control_changed":  events.ControlChanged{Run: run, Sequence: 1<<64 - 1},

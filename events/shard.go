@@ -173,6 +173,9 @@ type RequestsRefused struct {
 	Reason string `json:"reason,omitempty"`
 	// Outcome names what the requests met. Example: "status_401".
 	Outcome string `json:"outcome"`
+	// Control is the sequence of the run's control document under which they met it. An
+	// event of before a resume must not pause the run again.
+	Control *uint64 `json:"control,omitempty"`
 }
 
 // EventType returns the payload's type.

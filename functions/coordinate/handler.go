@@ -3,6 +3,7 @@ package coordinate
 import (
 	"context"
 	"errors"
+	"math"
 
 	"rollout/events"
 	"rollout/shared/core/identity"
@@ -169,7 +170,10 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 	case events.InputChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
 	case events.RequestsRefused:
-		e := run.Event{Kind: run.RequestsRefused, Why: p.Reason, Outcome: p.Outcome}
+		e := run.Event{Kind: run.RequestsRefused, Why: p.Reason, Outcome: p.Outcome, Control: math.MaxUint64}
+		if p.Control != nil {
+			e.Control = *p.Control
+		}
 		return identity.RunID(p.Run), e, nil
 	case events.PlanAdvanced:
 		return identity.RunID(p.Run), run.Event{Kind: run.Reevaluate}, nil

@@ -197,7 +197,8 @@ func (w *Worker) reportRunFault(ctx context.Context, h *heldShard, err error) {
 
 // reportRefused tells coordinate that no request of the run is answered.
 func (w *Worker) reportRefused(ctx context.Context, h *heldShard, err *RefusedError) {
-	w.sendNow(ctx, events.RequestsRefused{Run: string(h.run), Shard: h.shard, Outcome: err.Outcome,
+	control := h.control.sequence
+	w.sendNow(ctx, events.RequestsRefused{Run: string(h.run), Shard: h.shard, Outcome: err.Outcome, Control: &control,
 		Reason: text.Truncate(err.Error(), maxRefusal, "…")})
 }
 

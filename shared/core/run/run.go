@@ -245,6 +245,7 @@ type Event struct {
 	Variant      uint32
 	Why          string
 	Outcome      string // RequestsRefused: what the requests met
+	Control      uint64 // RequestsRefused: the control sequence under which they met it
 	MessageIndex int    // the caller's own: Step returns it with a rejected event
 }
 

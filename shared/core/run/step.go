@@ -113,7 +113,7 @@ func (d *decider) take(e Event) bool {
 	case InputMissing:
 		d.pause(e.Why, true)
 	case RequestsRefused:
-		if d.Phase.dispatches() {
+		if d.Phase.dispatches() && e.Control >= d.Control { // else it was resumed since
 			d.startPause(e.Why)
 			d.effect(Effect{Kind: SetPause, Why: d.Message, Refused: e.Outcome})
 		}
