@@ -176,7 +176,7 @@ func TestC06RepeatedIDInAnotherFileIsAnError(t *testing.T) {
 		var m record.Manifest
 		for _, f := range []struct{ key, text string }{
 			{"work/in/a.jsonl", "{\"id\":\"x\",\"prompt\":\"a1\"}\n{\"prompt\":\"a2\"}\n{\"id\":7,\"prompt\":\"a3\"}\n"},
-			{"work/in/b.jsonl", "\n{\"id\":\"7\",\"prompt\":\"b1\"}\n" +
+			{"work/in/b.jsonl", "\n{\"id\":7,\"prompt\":\"b1\"}\n" +
 				"{\"id\":\"y\",\"prompt\":\"b2\"}\n{\"id\":\"x\",\"prompt\":\"b3\"}\n"},
 		} {
 			info := p.put(f.key, []byte(f.text))
@@ -192,7 +192,7 @@ func TestC06RepeatedIDInAnotherFileIsAnError(t *testing.T) {
 			}
 		}
 		errs := parsed[errorRow](t, o.errs)
-		if e := errs[0]; string(e.ID) != `"7"` || e.Line != 2 || e.File != "work/in/b.jsonl" ||
+		if e := errs[0]; string(e.ID) != `7` || e.Line != 2 || e.File != "work/in/b.jsonl" ||
 			!strings.Contains(e.Error, "line 3 of work/in/a.jsonl") {
 			t.Errorf("the first error row is %+v", e)
 		}
