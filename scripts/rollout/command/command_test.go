@@ -119,10 +119,6 @@ func (f fixture) file(name, text string) string {
 func (f fixture) addRun(id identity.RunID, name string, age time.Duration, p run.Phase) {
 	f.t.Helper()
 	created := noon.Add(time.Hour - age)
-	f.save(record.ManifestKey(id), record.Manifest{
-		Schema: record.Schema, Run: id, Name: name, Kind: "batch", CreatedAt: created, ModelURI: "mock", Pool: "default",
-		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}},
-	})
 	st := run.New(id)
 	st.Phase, st.Items, st.Shards, st.Complete, st.NextShard, st.StartedAt, st.SavedAt = p, 100, 4, true, 4, created,
 		noon.Add(time.Hour)
@@ -133,6 +129,11 @@ func (f fixture) addRun(id identity.RunID, name string, age time.Duration, p run
 		st.Counts.OK, st.EndedAt = 98, created.Add(10*time.Second)
 	}
 	f.save(record.CoordinatorKey(id), st)
+	// Last, so that a command that looks meanwhile finds no run or all of it.
+	f.save(record.ManifestKey(id), record.Manifest{
+		Schema: record.Schema, Run: id, Name: name, Kind: "batch", CreatedAt: created, ModelURI: "mock", Pool: "default",
+		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}},
+	})
 }
 
 func check(t *testing.T, got result, code int, out string, errs ...string) {
