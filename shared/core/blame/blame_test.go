@@ -431,6 +431,32 @@ func TestRunOfBadItemsHasAnEndThoughOneServerIsBad(t *testing.T) {
 	}
 }
 
+// A server that denies everything does not refuse a run while another one is away, which
+// may answer it: for five minutes at most.
+func TestRunWaitsForAServerThatIsAwayBeforeItIsRefused(t *testing.T) {
+	t.Parallel()
+	for away, refused := range map[time.Duration]bool{20 * time.Second: false, 2 * time.Minute: false, time.Hour: true} {
+		for seed := range uint64(20) {
+			w := newWorld(seed, 50, 1+int(seed), two...)
+			w.outcome = func(server string, _ int, at time.Duration) (Outcome, time.Duration) {
+				switch {
+				case server == "b":
+					return "status_401", usual
+				case at < away:
+					return hangs, 10 * time.Second
+				}
+				return Answered, usual
+			}
+			took := w.run(2 * time.Hour)
+			answered, charged := w.count()
+			if (w.refused != nil) != refused || charged > 0 || !refused && answered < 50 || refused && took > 10*time.Minute {
+				t.Errorf("away for %s, seed %d: refused %+v after %s, %d answered, %d charged", away, seed, w.refused, took,
+					answered, charged)
+			}
+		}
+	}
+}
+
 // A run of which every request is denied is refused, though the server has outages for
 // moments meanwhile, and answers no small question.
 func TestRunThatIsDeniedIsRefusedThoughTheServerIsOverloaded(t *testing.T) {

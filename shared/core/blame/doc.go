@@ -59,6 +59,9 @@
 // again has been told to go on: its items are charged. An answer ends that: if the run
 // is refused later, it pauses again. A server that is silent hangs, which is an outage.
 //
+// No run is refused for what some servers meet while another one is away: it may be the
+// one that answers. After five minutes without it, it counts no more.
+//
 // A worker that begins in the middle of a run may get the items that are left because
 // the server refuses them. So the caller looks up, before an unproven run is refused,
 // whether requests of the run were answered elsewhere. Then it is proven.

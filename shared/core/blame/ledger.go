@@ -121,7 +121,7 @@ type Admission struct {
 // request.
 func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
 	c := l.contact(item.Run)
-	if c.proven && c.refusal == nil && c.hopeless(now) {
+	if c.proven && c.refusal == nil && c.hopeless(now) && c.everywhere(len(l.servers), now) {
 		c.refuse()
 	}
 	switch {
@@ -138,7 +138,7 @@ func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
 // admitUnproven decides about a request of a run of which none is known to have
 // succeeded.
 func (l *Ledger) admitUnproven(item Item, c *contact, first bool, now time.Time) Admission {
-	d := c.admit(now)
+	d := c.admit(len(l.servers), now)
 	switch d.verb {
 	case wait:
 		return Admission{Until: d.until}
@@ -270,7 +270,7 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 		s.failed(r, f, now)
 		for _, c := range l.runs {
 			if c.concerns(s.name, true) {
-				c.comparisonFailed(f.Nature, now, s.due)
+				c.comparisonFailed(s.name, f.Nature, now, s.due)
 			}
 		}
 		return false

@@ -25,6 +25,9 @@ const (
 	maxSilence    = 30 * time.Second
 	manyItems     = 8
 	maxCharged    = 32
+	// maxUnknown is how long a run waits for a server that is away before it is refused
+	// for what all others meet: that one may answer.
+	maxUnknown = 5 * time.Minute
 )
 
 // contact is what the ledger knows of one run.
@@ -52,6 +55,7 @@ type contact struct {
 	charged  int       // how many items were charged
 	outages  int       // failures that may pass
 	denials  int       // those of a setting
+	on       []string  // the servers on which items failed, or a comparison for a setting
 	same     bool      // one had the earlier outcome
 	settings time.Time // since when all failures, also of comparisons, are of settings; zero if the last may pass
 	met      time.Time // the last failure, also of a comparison
@@ -100,7 +104,7 @@ func (c *contact) tells() bool { return c.proven || c.worked || c.charging }
 
 // forget forgets the failures since the last answer.
 func (c *contact) forget() {
-	c.trials, c.items, c.charged, c.outages, c.denials = 0, c.items[:0], 0, 0, 0
+	c.trials, c.items, c.charged, c.outages, c.denials, c.on = 0, c.items[:0], 0, 0, 0, nil
 	c.same, c.inconclusive = false, false
 	c.failing, c.settings, c.compared, c.cleared = time.Time{}, time.Time{}, time.Time{}, ""
 }
@@ -119,6 +123,7 @@ func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
 		c.denials++
 	}
 	c.server, c.last, c.same = server, f, c.same || f.Outcome == c.earlier
+	c.failedOn(server)
 	c.meet(f.Nature, now)
 	wait := min(firstTrial<<min(c.trials, 6), lastWait)
 	c.due = now.Add(max(wait, min(f.RetryAfter, maxHint)))
@@ -137,7 +142,10 @@ func (c *contact) meet(n Nature, now time.Time) {
 
 // comparisonFailed records that the run's server failed a comparison, and gets the next
 // one at due.
-func (c *contact) comparisonFailed(n Nature, now, due time.Time) {
+func (c *contact) comparisonFailed(server string, n Nature, now, due time.Time) {
+	if n == Setting {
+		c.failedOn(server)
+	}
 	c.meet(n, now)
 	c.compared = time.Time{}
 	if !c.proven {
@@ -164,6 +172,18 @@ func (c *contact) hopeless(now time.Time) bool {
 		return many && now.Sub(c.compared) >= withoutAnswer
 	}
 	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
+}
+
+func (c *contact) failedOn(server string) {
+	if !slices.Contains(c.on, server) {
+		c.on = append(c.on, server)
+	}
+}
+
+// everywhere reports whether the run failed on all servers: none but those that are away
+// for long may still answer it.
+func (c *contact) everywhere(servers int, now time.Time) bool {
+	return len(c.on) >= servers || now.Sub(c.failing) >= maxUnknown
 }
 
 // concerns reports whether the run fails, so that what others meet on the server tells
@@ -193,8 +213,8 @@ func (c *contact) refuse() {
 	c.refusal = &Refusal{Server: c.server, Failure: c.last}
 }
 
-// admit decides about a request of an unproven run.
-func (c *contact) admit(now time.Time) decision {
+// admit decides about a request of an unproven run, which has that many servers.
+func (c *contact) admit(servers int, now time.Time) decision {
 	switch {
 	case c.failing.IsZero():
 		if c.inFlight < firstRequests || now.Sub(c.began) >= patience {
@@ -210,7 +230,8 @@ func (c *contact) admit(now time.Time) decision {
 		return decision{verb: goOn}
 	case c.lookingUp:
 		return decision{verb: wait, until: now.Add(lastWait)}
-	case c.nature() == Setting, c.trials >= maxTrials && !c.compared.IsZero(), c.hopeless(now):
+	case c.everywhere(servers, now) && (c.nature() == Setting || c.trials >= maxTrials && !c.compared.IsZero() ||
+		c.hopeless(now)):
 		c.lookingUp = true
 		return decision{verb: lookUp}
 	case c.cleared != "":
