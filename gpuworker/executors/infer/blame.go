@@ -79,7 +79,7 @@ func (a *attribution) logDoubts() {
 }
 
 // SetAside returns the servers that get no requests of items until they answer again, each
-// with what it said last; nil if there are none.
+// with what it said last; nil without any.
 func (x *Executor) SetAside() map[string]string {
 	x.blame.mu.Lock()
 	defer x.blame.mu.Unlock()

@@ -203,7 +203,7 @@ func (t *execution) prepare(i int) *answers {
 // could be read.
 func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 	if l.TooLong > 0 {
-		it, _ := dialect.Parse(t.dialect, l.Head) // for its id: the head is no whole line
+		it, _ := dialect.Parse(t.dialect, l.Head) // for its id: the head is only a part of the line
 		return it, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine,
 			Err:    fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
 			Remedy: "shorten it or split it"}
