@@ -47,6 +47,7 @@ func (s *scenario) mend(ctx context.Context, id identity.RunID) {
 			h.mendAll()
 		}
 		h.resume()
+		s.audit.setPaused(id, false)
 		s.tracef("user: resume %s after %s: %v", id, c.Refused, s.api().Resume(ctx, id, ""))
 	}
 }
