@@ -89,7 +89,7 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 }
 
 // twin returns a prompts file whose name differs from that of key in its packing alone,
-// so that both have the same config; "" if there is none.
+// so that both have the same config; "" without such a file.
 func (s *Submitter) twin(ctx context.Context, key string) (string, error) {
 	for _, other := range input.Twins(key) {
 		_, err := s.Blobs.Stat(ctx, other, "")

@@ -82,7 +82,7 @@ func (s *Shard) tryPermit(c Cost) (Permit, bool) {
 }
 
 // permit joins what the allowance reserves with the permit of the pool's limit. If ok is
-// false there is none, and the reservation ends.
+// false, the limit gave no permit, and the reservation ends.
 func (s *Shard) permit(limit limitPermit, c Cost, reserved int64, ok bool) (Permit, bool) {
 	if !ok {
 		s.allowance.end(reserved, 0)

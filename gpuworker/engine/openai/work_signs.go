@@ -80,7 +80,7 @@ func (w *workSigns) ofSlots(list []byte) engine.ServerMetrics {
 	return v
 }
 
-// readSlot reads one slot. Its id is negative if the value is none.
+// readSlot reads one slot. Its id is negative if the value is not a slot.
 func readSlot(value []byte) (id int64, s slot, works bool) {
 	id = -1
 	if !rawjson.IsObject(value) {
