@@ -208,6 +208,28 @@ func TestAckIgnoresStaleReceiptsAndRetriesFailedEntries(t *testing.T) {
 	}
 }
 
+// SQS may refuse a whole batch for one receipt.
+func TestAckOfARefusedBatchRemovesTheOthers(t *testing.T) {
+	t.Parallel()
+	deleted := map[string]int{}
+	s := &service{answer: func(operation string, in map[string]any) any {
+		if operation == "DeleteMessageBatch" {
+			return refusal{http.StatusBadRequest, "ReceiptHandleIsInvalid"}
+		}
+		if receipt, _ := in["ReceiptHandle"].(string); receipt != "stale" {
+			deleted[receipt]++
+			return map[string]any{}
+		}
+		return refusal{http.StatusBadRequest, "ReceiptHandleIsInvalid"}
+	}}
+	if err := queuesOver(s).Ack(t.Context(), "work", []string{"a", "stale", "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(deleted) != 2 || deleted["a"] != 1 || deleted["b"] != 1 {
+		t.Errorf("deleted %v", deleted)
+	}
+}
+
 // Bodies that fill a request by bytes rather than by number are split.
 func TestSendSplitsRequestsAtSQSSizeLimit(t *testing.T) {
 	t.Parallel()

@@ -141,14 +141,15 @@ func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error 
 }
 
 // deleteBatch removes one batch. It ignores expired receipts and retries the
-// entries that failed by a fault of SQS.
+// entries that failed by a fault of SQS. If SQS refuses the whole batch for one receipt, it
+// removes the messages one by one.
 func (q *Queues) deleteBatch(
 	ctx context.Context, name, url string, entries []types.DeleteMessageBatchRequestEntry,
 ) error {
 	err := retry.Policy{}.Do(ctx, func(int) error {
 		out, err := q.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: entries})
 		if staleReceipt(codeOf(err)) {
-			return nil
+			return permanent(q.deleteEach(ctx, name, url, entries))
 		}
 		if err != nil {
 			return permanent(q.translate(ctx, name, err, "ack in queue %s", name))
@@ -162,6 +163,19 @@ func (q *Queues) deleteBatch(
 		return q.failed(name, "ack in", left)
 	})
 	return unpermanent(err)
+}
+
+// deleteEach removes messages one by one. It ignores expired receipts.
+func (q *Queues) deleteEach(
+	ctx context.Context, name, url string, entries []types.DeleteMessageBatchRequestEntry,
+) error {
+	for _, e := range entries {
+		_, err := q.sqs.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: e.ReceiptHandle})
+		if err != nil && !staleReceipt(codeOf(err)) {
+			return q.translate(ctx, name, err, "ack in queue %s", name)
+		}
+	}
+	return nil
 }
 
 // hasID reports whether one of the failed entries has the id.
