@@ -32,6 +32,8 @@ var sent = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
 var golden = map[string]events.Payload{
 	"object_created": events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl",
 		Version: "12-5-1700000000000000000", Size: 5},
+	"object_created_found": events.ObjectCreated{Bucket: "local", Key: "prompts/a.jsonl",
+		Version: "12-5-1700000000000000000", Size: 5, Found: "kept"},
 	"run_submitted": events.RunSubmitted{Run: run},
 	"retry_requested": events.RetryRequested{Run: run, Parent: run,
 		Only: []string{"failed"}, Items: []int{3, 2}},

@@ -27,6 +27,10 @@ type ObjectCreated struct {
 	Version string `json:"version"`
 	// Size is the object's length in bytes.
 	Size int64 `json:"size" jsonschema:"minimum=0"`
+	// Found says that the object may be an earlier one under a new version: "kept" if it
+	// was there when the bucket's watch began, "returned" if its key had an object before,
+	// and then none.
+	Found string `json:"found,omitempty" jsonschema:"enum=kept,enum=returned"`
 }
 
 // RunSubmitted asks plan to start or continue planning a run whose manifest exists.

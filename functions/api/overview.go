@@ -11,6 +11,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
@@ -149,6 +150,9 @@ func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
 	}
 	if err := input.CheckPromptsKey(info.Key); err != nil {
 		return err.Error()
+	}
+	if _, err := host.LoadUpload(ctx, s.ports.Docs, identity.UploadRun(s.bucket, info.Key, info.Version)); err == nil {
+		return "" // it is the input of an earlier run
 	}
 	r, _, err := s.ports.Blobs.Get(ctx, info.Key, blob.GetOptions{Version: info.Version, Length: 1})
 	switch {

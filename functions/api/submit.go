@@ -39,5 +39,11 @@ func (s *Service) Submit(ctx context.Context, key string) (Submission, error) {
 		return Submission{}, err
 	}
 	id := identity.UploadRun(s.bucket, key, info.Version)
+	switch m, err := host.LoadUpload(ctx, s.ports.Docs, id); {
+	case err == nil:
+		id = m.Run
+	case !fault.Is(err, fault.NotFound):
+		return Submission{}, err
+	}
 	return Submission{Run: id, Key: key, Version: info.Version, Size: info.Size}, nil
 }

@@ -247,10 +247,14 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64,
 	}
 }
 
-// openInput opens the pinned version of an input, unpacked.
+// openInput opens an input as it was planned, unpacked.
 func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
 	if src, ok := p.Plan.Source(p.Manifest.Run, k); ok {
-		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, blob.GetOptions{Version: src.Version})
+		version, _, err := input.PlannedVersion(ctx, x.ports.Blobs, p.Manifest, p.Plan, k)
+		if err != nil {
+			return nil, err
+		}
+		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, blob.GetOptions{Version: version})
 	}
 	in := p.Manifest.Inputs[k]
 	r, err := input.OpenPinned(ctx, x.ports.Blobs, in.Key, blob.GetOptions{Version: in.Version})

@@ -108,24 +108,25 @@ func (s *System) watchUploads(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case info, ok := <-s.cfg.Uploads:
+		case u, ok := <-s.cfg.Uploads:
 			if !ok {
 				return
 			}
-			s.uploaded(ctx, info)
+			s.uploaded(ctx, u)
 		}
 	}
 }
 
 // uploaded sends the event of an object. It retries until the queue has accepted it.
-func (s *System) uploaded(ctx context.Context, info blob.Info) {
-	e := events.ObjectCreated{Bucket: s.cfg.Deployment.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}
+func (s *System) uploaded(ctx context.Context, u blob.Upload) {
+	e := events.ObjectCreated{Bucket: s.cfg.Deployment.Bucket, Key: u.Key, Version: u.Version, Size: u.Size,
+		Found: string(u.Found)}
 	for wait := retryAfter; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
 		err := s.WithSource("bucket").Send(ctx, host.TaskQueue, e)
 		if err == nil {
 			return
 		}
-		s.warn(ctx, "upload not announced: trying again", err, "key", info.Key)
+		s.warn(ctx, "upload not announced: trying again", err, "key", u.Key)
 		if fault.Is(err, fault.Invalid) {
 			return
 		}

@@ -40,7 +40,9 @@ import (
 type Config struct {
 	Deployment config.Deployment
 	// Uploads are the objects created in the bucket; nil if the bucket is not watched.
-	Uploads <-chan blob.Info
+	Uploads <-chan blob.Upload
+	// Moved is submit.Options.Moved of the bucket.
+	Moved func(old, now string) bool
 	// OnOpen is optional. It is called when an event of an open run arrives, and
 	// must not block.
 	OnOpen func(record.Manifest)
@@ -88,8 +90,8 @@ func New(p host.Ports, cfg Config) *System {
 	t := host.Timings(cfg.Deployment.Health)
 	ix, shared := input.NewIndex(p.Blobs, p.Docs), cfg.Segments != nil
 	s := &System{Ports: p, cfg: cfg,
-		submit:     submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds}),
-		plan:       plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds}),
+		submit:     submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds, Moved: cfg.Moved}),
+		plan:       plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds, Bucket: cfg.Deployment.Bucket}),
 		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -35,6 +34,9 @@ type Options struct {
 	// rest to later calls. Otherwise calls exclude each other within the process.
 	Leases bool
 	Kinds  kind.Table
+	// Bucket is the name by which uploads of a watched folder are known; "" for buckets
+	// that keep old versions.
+	Bucket string
 }
 
 // New returns a planner over the ports.
@@ -204,18 +206,16 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i 
 	key, version, size := in.Key, in.Version, in.Size
 	if in.Packed != "" {
 		key = record.UnpackedKey(m.Run, i)
-		info, err := p.unpack(ctx, in, key, m.Config.Input.MaxUnpacked)
+		info, err := p.unpack(ctx, m.Run, in, key, m.Config.Input.MaxUnpacked)
 		if err != nil {
 			return record.Ranges{}, err
 		}
 		version, size = info.Version, info.Size
-	} else if _, err := p.Blobs.Stat(ctx, key, version); err != nil {
-		// Its error says whether the object is gone or changed.
-		r, err := input.OpenPinned(ctx, p.Blobs, key, blob.GetOptions{Version: version, Length: 1})
-		if err != nil {
+	} else {
+		var err error
+		if version, err = p.pin(ctx, m.Run, key, version); err != nil {
 			return record.Ranges{}, err
 		}
-		r.Close()
 	}
 	src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
 	if k.Job != nil {
@@ -249,7 +249,11 @@ func (p *Planner) sendRanges(ctx context.Context, id identity.RunID, doc record.
 // job writes the object that is planned instead of the input: a single line, the
 // run's one item.
 func (p *Planner) job(ctx context.Context, m record.Manifest, k kind.Kind, in record.Ranges) (record.Ranges, error) {
-	job, err := k.Job(m, in)
+	digest, err := input.DigestOf(ctx, p.Blobs, in.Key, in.Version)
+	if err != nil {
+		return record.Ranges{}, err
+	}
+	job, err := k.Job(m, in, digest)
 	if err != nil {
 		return record.Ranges{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
@@ -274,6 +275,59 @@ func TestPlanContinuesAfterAnInputWasMissingDuringACut(t *testing.T) {
 	d.submitted()
 	if p := d.plan(); p.Problem != "" || !p.Complete() || p.Items != 4 || len(d.lines()) != 4 {
 		t.Errorf("afterwards the plan is %+v", p)
+	}
+}
+
+// An input that was moved goes on under its new version if the planned ranges have its
+// bytes; of an input of which nothing is planned, submit must have found that it is the
+// run's.
+func TestMovedInputIsPlannedOn(t *testing.T) {
+	t.Parallel()
+	padding := `{"prompt":"` + strings.Repeat("a", 1<<20) + "\"}\n"
+	content := strings.Repeat(padding, 65) // of two ranges
+	other := strings.Replace(content, "aaa", "bbb", 1)
+	for name, c := range map[string]struct {
+		cut   bool // the first range is cut before
+		now   string
+		found bool
+		want  record.ProblemKind
+	}{
+		"same bytes":                      {cut: true, now: content},
+		"other bytes":                     {cut: true, now: other, want: record.InputChanged},
+		"nothing planned, found again":    {now: content, found: true},
+		"nothing planned, another object": {now: content, want: record.InputChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newFixture(t, 0, file{text: content})
+			d.Planner = plan.New(d.Ports, plan.Options{Bucket: "local"})
+			if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
+				t.Fatal(err)
+			}
+			ranges := d.received(host.PlanQueue)
+			if c.cut {
+				if err := d.CutRange(t.Context(), ranges[0].(events.PlanRange)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			version := hosttest.Put(t, d.Ports, "prompts/0.jsonl", c.now)
+			if c.found {
+				upload := identity.UploadRun("local", "prompts/0.jsonl", version)
+				hosttest.Save(t, d.Ports, record.FoundKey(upload), record.FoundInput{Run: id})
+			}
+			for _, r := range ranges {
+				if err := d.CutRange(t.Context(), r.(events.PlanRange)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := d.plan()
+			if p.ProblemKind != c.want || (c.want == "") != p.Complete() || p.Complete() && p.Items != 65 {
+				t.Errorf("the plan is %+v", p)
+			}
+			if p.Complete() && p.Ranges[0].Version != version {
+				t.Errorf("the plan has version %s, want %s", p.Ranges[0].Version, version)
+			}
+		})
 	}
 }
 

@@ -107,8 +107,16 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	index := c.offset / record.RangeSize
 	scan := shardtable.RangeScanOptions(index)
 	c.next = scan.Offset
-	r, err := input.OpenPinned(ctx, c.planner.Blobs, c.source.Key,
-		blob.GetOptions{Version: c.source.Version, Offset: scan.Offset})
+	open := func() (io.ReadCloser, error) {
+		return input.OpenPinned(ctx, c.planner.Blobs, c.source.Key,
+			blob.GetOptions{Version: c.source.Version, Offset: scan.Offset})
+	}
+	r, err := open()
+	if fault.ClassOf(err) == fault.InputChanged {
+		if c.source, err = c.planner.pinAgain(ctx, c.manifest, c.input); err == nil {
+			r, err = open()
+		}
+	}
 	if err != nil {
 		return err
 	}

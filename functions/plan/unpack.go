@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -41,7 +42,8 @@ func slowLine(name string, took time.Duration, begins int64) error {
 }
 
 // unpack writes the unpacked copy of an input to key, unless it exists.
-func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit int64) (blob.Info, error) {
+func (p *Planner) unpack(ctx context.Context, run identity.RunID, in record.Input, key string,
+	limit int64) (blob.Info, error) {
 	if info, err := p.Blobs.Stat(ctx, key, ""); err == nil {
 		return info, nil
 	}
@@ -51,7 +53,11 @@ func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit
 	began := p.Clock.Now()
 	within, cancel := p.within(ctx)
 	defer cancel()
-	r, err := input.OpenPinned(within, p.Blobs, in.Key, blob.GetOptions{Version: in.Version})
+	version, err := p.pin(within, run, in.Key, in.Version)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	r, err := input.OpenPinned(within, p.Blobs, in.Key, blob.GetOptions{Version: version})
 	if err != nil {
 		return blob.Info{}, err
 	}

@@ -16,7 +16,9 @@
 //	    have failed before it asked.
 //
 // An upload that cannot be a run becomes a refused run, so that its owner sees
-// why. The package never plans, and reads only the head of an input.
+// why. An object that is the input of an earlier run under a new version, because the folder
+// was restored or copied, or the file was put back, is that run's input again (see found).
+// The package never plans, and reads only the head of a new input.
 package submit
 
 import (
@@ -47,7 +49,8 @@ import (
 // Submitter creates runs. It is safe for concurrent use.
 type Submitter struct {
 	host.Ports
-	opts Options
+	opts    Options
+	earlier earlierUploads
 }
 
 // Options are what a submitter takes besides its ports.
@@ -55,6 +58,9 @@ type Options struct {
 	Deployment config.Deployment
 	At         cloud.Capabilities // of the place of the deployment
 	Kinds      kind.Table
+	// Moved reports whether two versions of an object differ only by the place where it is
+	// stored; nil if the bucket cannot tell. It decides where no bytes are left to compare.
+	Moved func(old, now string) bool
 }
 
 // New returns a submitter over the ports.
@@ -72,6 +78,14 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 	id := identity.UploadRun(s.opts.Deployment.Bucket, e.Key, e.Version)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
 	m := record.Manifest{Run: id, Name: DefaultName(e.Key), Inputs: []record.Input{in}}
+	if !s.opts.At.RemoteBucket { // whose watch finds objects again
+		switch known, err := host.LoadUpload(ctx, s.Docs, id); {
+		case err == nil:
+			return s.announce(ctx, known)
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+	}
 	cfg, key, err := s.config(ctx, stem)
 	m.ConfigKey = key
 	if err != nil {
@@ -85,7 +99,15 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 			return err
 		}
 	}
-	return s.Create(ctx, m, cfg)
+	if e.Found != "" && m.Refused == "" {
+		switch earlier, ok, err := s.found(ctx, e, cfg); {
+		case err != nil:
+			return err
+		case ok:
+			return s.announce(ctx, earlier)
+		}
+	}
+	return s.createUnless(ctx, m, cfg, func(m record.Manifest) (bool, error) { return s.refusedBefore(ctx, m, e) })
 }
 
 // twin returns a prompts file whose name differs from that of key in its packing alone,
@@ -118,7 +140,14 @@ func (s *Submitter) refuses(err error) bool {
 // Create completes and creates a manifest whose inputs are pinned, and asks for
 // its plan. If the manifest already exists it stays as it is, and Create only
 // asks for its plan. If an input is gone, Create creates nothing and returns nil.
-func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
+func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) error {
+	return s.createUnless(ctx, m, cfg, func(record.Manifest) (bool, error) { return false, nil })
+}
+
+// createUnless is Create, unless known reports that the complete manifest is of an upload
+// that was handled before.
+func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg config.Run,
+	known func(record.Manifest) (bool, error)) (err error) {
 	ctx, span := s.StartSpan(ctx, time.Time{}, "submit", m.Run)
 	defer func() { span.End(err) }()
 	switch first, err := host.LoadManifest(ctx, s.Docs, m.Run); {
@@ -144,6 +173,9 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 				return err
 			}
 		}
+	}
+	if known, err := known(m); err != nil || known {
+		return err
 	}
 	return s.create(ctx, m)
 }

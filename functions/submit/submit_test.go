@@ -27,6 +27,7 @@ type fixture struct {
 	t      *testing.T
 	deploy config.Deployment
 	at     cloud.Capabilities
+	moved  bool // what the bucket tells of two versions
 }
 
 func newFixture(t *testing.T) *fixture {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,21 @@ func LoadManifest(ctx context.Context, docs document.Store, id identity.RunID) (
 		return record.Manifest{}, fault.Wrap(err, "load %s", record.ManifestKey(id))
 	}
 	return DecodeManifest(d)
+}
+
+// LoadUpload returns the manifest of the run that an upload is: the one with its id, or the
+// earlier one whose input it was found to be (see record.FoundInput). It has the errors of
+// LoadManifest.
+func LoadUpload(ctx context.Context, docs document.Store, upload identity.RunID) (record.Manifest, error) {
+	m, err := LoadManifest(ctx, docs, upload)
+	if !errors.Is(err, ErrNoRun) {
+		return m, err
+	}
+	var found record.FoundInput
+	if _, ok, loadErr := Load(ctx, docs, record.FoundKey(upload), &found); loadErr != nil || !ok {
+		return m, cmp.Or(loadErr, err)
+	}
+	return LoadManifest(ctx, docs, found.Run)
 }
 
 func noRun(id identity.RunID) error {

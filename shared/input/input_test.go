@@ -140,7 +140,9 @@ func TestLoadShardAcceptsOnlyThePlannedBytes(t *testing.T) {
 		class  fault.Class
 	}{
 		"input is missing": {del("prompts/0.jsonl"), fault.NotFound, ""},
-		"another version":  {put("prompts/0.jsonl", file), fault.Corrupt, fault.InputChanged},
+		"another version of other bytes": {put("prompts/0.jsonl", strings.Replace(file, "2", "3", 1)),
+			fault.Corrupt, fault.InputChanged},
+		"another version, cut short": {put("prompts/0.jsonl", file[:20]), fault.Corrupt, fault.InputChanged},
 		"one byte differs under the same version": {
 			swapped(strings.Replace(file, "2", "3", 1)), fault.Corrupt, fault.InputChanged},
 		"a line is missing": {swapped("{\"prompt\":\"1\"}\n\n"), fault.Corrupt, fault.InputChanged},
@@ -159,6 +161,18 @@ func TestLoadShardAcceptsOnlyThePlannedBytes(t *testing.T) {
 			t.Errorf("%s: %v (%s, class %q), want %s, %q",
 				name, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class)
 		}
+	}
+}
+
+// The digest decides, not the version: a restored input is what was planned.
+func TestLoadShardReadsAnotherVersionOfTheSameBytes(t *testing.T) {
+	t.Parallel()
+	p := hosttest.New()
+	m := inputtest.Plan(t, p, inputtest.Manifest(2), inputtest.Prompts(0, 5))
+	hosttest.Put(t, p, "prompts/0.jsonl", inputtest.Prompts(0, 5))
+	s, err := input.NewIndex(p.Blobs, p.Docs).LoadShard(t.Context(), m, 0, 1)
+	if err != nil || len(s.Lines) != 2 || string(s.Lines[0].Bytes) != `{"prompt":"2"}` {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -57,7 +57,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
 			rng, m.Run, e.Input, p.Sources())
 	}
-	r, err := OpenPinned(ctx, x.blobs, src.Key,
+	r, err := OpenPlanned(ctx, x.blobs, src.Key,
 		blob.GetOptions{Version: src.Version, Offset: int64(cut.Offset), Length: int64(cut.Length)})
 	if err != nil {
 		return Shard{}, err
@@ -81,7 +81,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 			continue
 		}
 		if len(s.Lines) == int(cut.Items) {
-			return Shard{}, changed(src.Key)
+			return Shard{}, Changed(src.Key)
 		}
 		inRange := cut.FirstLine + l.Number
 		item := s.FirstItem + uint64(len(s.Lines))
@@ -94,32 +94,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 		s.Lines = append(s.Lines, line)
 	}
 	if from.digest() != identity.ContentID(cut.Digest) || len(s.Lines) != int(cut.Items) {
-		return Shard{}, changed(src.Key)
+		return Shard{}, Changed(src.Key)
 	}
 	return s, x.mark(ctx, m, e, cut, s.Lines)
-}
-
-// OpenPinned opens a range of a pinned version of an input. If the object does not
-// exist, it returns NotFound. If only another version exists, it returns Corrupt
-// with the class input_changed.
-func OpenPinned(ctx context.Context, blobs blob.Store, key string, o blob.GetOptions) (io.ReadCloser, error) {
-	r, _, err := blobs.Get(ctx, key, o)
-	if !fault.Is(err, fault.NotFound) {
-		return r, fault.Wrap(err, "open input %s", key)
-	}
-	switch _, statErr := blobs.Stat(ctx, key, ""); {
-	case statErr == nil:
-		return nil, changed(key)
-	case !fault.Is(statErr, fault.NotFound): // unknown: the store does not answer
-		return nil, fault.Wrap(statErr, "open input %s", key)
-	}
-	return nil, &fault.Error{Kind: fault.NotFound, Err: err, Op: "the input " + key + " is gone",
-		Remedy: "put the same file back and resume the run"}
-}
-
-// changed is the error of an input that has other bytes than planned.
-func changed(key string) error {
-	return &fault.Error{Kind: fault.Corrupt, Class: fault.InputChanged,
-		Op:     "the input " + key + " is no longer what was planned",
-		Remedy: "submit the new file as a run of its own"}
 }

@@ -9,6 +9,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
@@ -36,8 +37,8 @@ type Kind struct {
 	Roles func(config.Run) []Role
 
 	// Job returns the one line that is planned instead of the run's only input,
-	// whose pinned object is given. Optional: nil plans the lines of the inputs.
-	Job func(record.Manifest, record.Ranges) (record.Job, error)
+	// whose pinned object and digest are given. Optional: nil plans the lines of the inputs.
+	Job func(record.Manifest, record.Ranges, identity.ContentID) (record.Job, error)
 
 	// Grow writes the lines that are planned next, behind all that is planned so far,
 	// once every item so far has its result. Without a line it completes the plan.

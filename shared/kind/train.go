@@ -48,13 +48,14 @@ func completeTraining(ctx context.Context, m *record.Manifest, at Site) error {
 }
 
 // trainingJob is Kind.Job of a training: its prompt names the rows.
-func trainingJob(m record.Manifest, rows record.Ranges) (record.Job, error) {
+func trainingJob(m record.Manifest, rows record.Ranges, digest identity.ContentID) (record.Job, error) {
 	if m.Config.Algorithm == nil || len(m.Inputs) != 1 {
 		return record.Job{}, fault.New(fault.Corrupt, "the manifest of run %s is not that of a training", m.Run)
 	}
 	name := m.Inputs[0].Label()
 	return record.Job{ID: m.Name, Prompt: "train " + m.Config.Algorithm.Kind + " on " + name,
-		Dataset: record.Dataset{Key: rows.Key, Version: rows.Version, Size: rows.Size, Name: name}}, nil
+		Dataset: record.Dataset{Key: rows.Key, Version: rows.Version, Size: rows.Size, Name: name,
+			Digest: digest.String()}}, nil
 }
 
 // maxTrained bounds the row of a training, in bytes. maxFiles bounds its files.

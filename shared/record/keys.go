@@ -29,6 +29,7 @@ const LimitPrefix = "limit/"
 // Keys of documents.
 func ManifestKey(r identity.RunID) string    { return ManifestPrefix + string(r) }
 func OpenRunKey(r identity.RunID) string     { return OpenRunPrefix + string(r) }
+func FoundKey(upload identity.RunID) string  { return "found/" + string(upload) }
 func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
 func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
 func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }

@@ -63,6 +63,15 @@ func (m Manifest) InputName(input int) string {
 	return fmt.Sprintf("range %d", input)
 }
 
+// FoundInput is the document found/<upload>: an object that is the input of an earlier
+// run, though its version is another one, because the folder was restored or copied, or
+// the file was put back. upload is the id that the object would have had as a run of its
+// own. Submit creates the document, and it never changes.
+type FoundInput struct {
+	Schema int            `json:"schema"`
+	Run    identity.RunID `json:"run"`
+}
+
 // Desired is the desired state of a run. Example: "pause".
 type Desired string
 

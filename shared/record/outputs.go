@@ -46,6 +46,9 @@ type Dataset struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 	Name    string `json:"name"` // for users
+	// Digest is that of its bytes, in hex, which decides whether another version has the same
+	// rows; "" in jobs of old plans.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Trained is the output row of a training: its outcome. Finalize copies its Files

@@ -118,7 +118,8 @@ func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixt
 	key := "prompts/lesson.jsonl"
 	version := hosttest.Put(t, p, key, content)
 	job, err := json.Marshal(record.Job{ID: "lesson", Prompt: "train sft on " + key,
-		Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key}})
+		Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key,
+			Digest: identity.Content([]byte(content)).String()}})
 	if err != nil {
 		t.Fatal(err)
 	}

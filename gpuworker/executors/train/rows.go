@@ -14,6 +14,7 @@ import (
 
 	"rollout/gpuworker/training/dataset"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 )
@@ -42,7 +43,11 @@ func (n namedFile) Name() string { return n.name }
 
 func (t *execution) download(ctx context.Context, path string) (err error) {
 	d := t.job.Dataset
-	r, err := input.OpenPinned(ctx, t.cfg.Blobs, d.Key, blob.GetOptions{Version: d.Version})
+	open := input.OpenPinned
+	if d.Digest != "" { // which is verified below
+		open = input.OpenPlanned
+	}
+	r, err := open(ctx, t.cfg.Blobs, d.Key, blob.GetOptions{Version: d.Version})
 	if err != nil {
 		return err
 	}
@@ -52,13 +57,16 @@ func (t *execution) download(ctx context.Context, path string) (err error) {
 		return diskFault(err)
 	}
 	defer func() { err = errors.Join(err, diskFault(f.Close())) }()
-	n, err := io.Copy(f, &storeReader{r: r})
+	digest := identity.NewHasher()
+	n, err := io.Copy(io.MultiWriter(f, digest), &storeReader{r: r})
 	var read *readError
 	switch {
 	case errors.As(err, &read):
 		return fault.Wrap(read.err, "read %s", d.Name)
 	case err != nil:
 		return diskFault(err)
+	case d.Digest != "" && digest.Sum().String() != d.Digest:
+		return input.Changed(d.Key)
 	case n != d.Size:
 		return fault.New(fault.Unavailable, "read %s: got %d of %d bytes", d.Name, n, d.Size)
 	}

@@ -251,6 +251,9 @@ func TestMissingOrChangedDatasetIsReported(t *testing.T) {
 			damage func(d *fixture)
 			is     func(p events.Payload) bool
 		}{
+			"replaced by rows of its size": {func(d *fixture) {
+				hosttest.Put(t, d.Ports, "prompts/lesson.jsonl", strings.Replace(rows, "a", "b", 1))
+			}, func(p events.Payload) bool { _, ok := p.(events.InputChanged); return ok }},
 			"replaced": {func(d *fixture) { hosttest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
 				func(p events.Payload) bool { _, ok := p.(events.InputChanged); return ok }},
 			"missing": {func(d *fixture) {

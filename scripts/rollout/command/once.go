@@ -164,8 +164,15 @@ func (o *onceRunner) hasNewUpload(ctx context.Context, known map[identity.RunID]
 		}
 		for _, info := range infos {
 			after = info.Key
-			if input.IsPromptsKey(info.Key) &&
-				!known[identity.UploadRun(o.prepared.deployment.Bucket, info.Key, info.Version)] {
+			upload := identity.UploadRun(o.prepared.deployment.Bucket, info.Key, info.Version)
+			if !input.IsPromptsKey(info.Key) || known[upload] {
+				continue
+			}
+			earlier, err := host.LoadUpload(ctx, o.prepared.Ports.Docs, upload)
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return false, err
+			}
+			if err != nil || !known[earlier.Run] {
 				return true, nil
 			}
 		}

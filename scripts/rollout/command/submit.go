@@ -112,7 +112,7 @@ func placeFor(
 	case in.Uninitialized:
 		return o, true, nil
 	}
-	_, err = host.LoadManifest(ctx, in.Ports.Docs, identity.UploadRun(in.Deployment.Bucket, key, info.Version))
+	_, err = host.LoadUpload(ctx, in.Ports.Docs, identity.UploadRun(in.Deployment.Bucket, key, info.Version))
 	if fault.Is(err, fault.NotFound) {
 		return o, true, nil
 	}

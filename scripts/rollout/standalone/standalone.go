@@ -75,13 +75,13 @@ func Start(ctx context.Context, o Options) *Runtime {
 		trainingWorkers: trainingWorkers{needed: make(chan struct{}), ended: make(chan struct{})},
 	}
 	r.ports.Watch.Liveness = r.liveness()
-	var uploads <-chan blob.Info
+	var uploads <-chan blob.Upload
 	if o.Watch {
 		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix,
 			bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
-	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: r.noteTraining,
-		OnStopping: r.tellWorkers})
+	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, Moved: bucket.Moved,
+		OnOpen: r.noteTraining, OnStopping: r.tellWorkers})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
 		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())

@@ -3,7 +3,8 @@
 //
 // A put writes a temporary file, syncs it, and renames it, so a reader sees a
 // complete object or none. The version of an object consists of inode, size and
-// modification time, so a file that a user replaces is a new version. Watch reports
+// modification time, so a file that a user replaces is a new version, and so is one that
+// was copied or restored: digests decide whether it has the bytes of before. Watch reports
 // the files that users put there. Several processes may share one folder. The
 // package never follows symbolic links, never uses the network and never retries.
 package bucket

@@ -153,6 +153,14 @@ func describe(key string, st *unix.Stat_t) (blob.Info, error) {
 	}, nil
 }
 
+// Moved reports whether two versions differ only by the inode: the file was copied or
+// restored with its modification time, or its file system was mounted again.
+func Moved(old, now string) bool {
+	_, oldRest, _ := strings.Cut(old, "-")
+	_, rest, ok := strings.Cut(now, "-")
+	return ok && old != now && oldRest == rest
+}
+
 func isLink(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 
 // makeDurable syncs the folder and its unsynced parents.

@@ -54,13 +54,16 @@ func (o WatchOptions) withDefaults() WatchOptions {
 // delivery is at least once. File notifications make it fast. Repeated scans make it
 // complete, even without notifications. A file that is removed or replaced before its
 // turn is not announced.
-func (b *Bucket) Watch(ctx context.Context, prefix string, o WatchOptions) <-chan blob.Info {
+//
+// An announcement says whether the object may be one that was announced before, under a new
+// version: see blob.Found.
+func (b *Bucket) Watch(ctx context.Context, prefix string, o WatchOptions) <-chan blob.Upload {
 	w := &watcher{
 		bucket: b, prefix: prefix, options: o.withDefaults(),
 		files: make(map[string]*watchedFile), pending: make(map[string]*watchedFile),
-		hidden: make(map[string]string), reported: make(map[string]string),
+		hidden: make(map[string]string), reported: make(map[string]string), gone: make(map[string]bool),
 	}
-	out := make(chan blob.Info)
+	out := make(chan blob.Upload)
 	ctx, end := context.WithCancel(ctx)
 	b.watches.Go(func() {
 		defer close(out)
@@ -88,6 +91,8 @@ type watcher struct {
 	pending map[string]*watchedFile // those not ready yet
 	queue   []string                // keys to announce, in order
 	round   uint64                  // the number of the current scan
+	begins  bool                    // the first scan is in progress
+	gone    map[string]bool         // keys without an object that had one; bounded
 	due     time.Time               // when the timer fires; zero if it is not set
 	timer   *time.Timer
 
@@ -99,6 +104,7 @@ type watcher struct {
 type watchedFile struct {
 	sighting
 	state fileState
+	found blob.Found
 	round uint64 // the last scan that found it
 }
 
@@ -114,7 +120,7 @@ const (
 // maxRemembered limits the maps that only save work or log lines.
 const maxRemembered = 1024
 
-func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
+func (w *watcher) run(ctx context.Context, out chan<- blob.Upload) {
 	if err := blob.CheckPrefix(w.prefix); err != nil {
 		w.report("prefix", err)
 		return
@@ -137,7 +143,9 @@ func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
 	} else {
 		w.report(w.prefix, filesystem.Fault(err, "create folder"))
 	}
+	w.begins = true
 	w.rescan(ctx)
+	w.begins = false
 
 	for {
 		next, ok := w.next()
@@ -218,6 +226,9 @@ func (w *watcher) handle(ctx context.Context, event fsnotify.Event) {
 	if !strings.HasPrefix(path, w.prefix) || blob.CheckKey(path) != nil {
 		return // a rescan reports the reason
 	}
+	if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+		w.noteGone(path)
+	}
 	info, err := w.bucket.stat(path)
 	switch {
 	case err == nil:
@@ -270,9 +281,10 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 	now := w.options.Clock.Now()
 	f := w.files[info.Key]
 	if f == nil || f.info.Version != info.Version {
-		f = &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)}}
+		f = &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)}, found: w.foundOf(f, info)}
 		w.files[info.Key] = f
 	}
+	delete(w.gone, info.Key)
 	f.round = w.round
 	if f.state == fileAnnounced {
 		return
@@ -284,6 +296,29 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 		w.pending[info.Key] = f
 		w.wakeAt(f.readyAt(w.options.Quiet, w.options.EmptyRecheck), now)
 	}
+}
+
+// foundOf returns how a version appeared, whose key had the file old before; nil if it had
+// none.
+func (w *watcher) foundOf(old *watchedFile, info blob.Info) blob.Found {
+	switch {
+	case w.begins, old != nil && Moved(old.info.Version, info.Version):
+		return blob.Kept
+	case w.gone[info.Key], old != nil && old.state != fileAnnounced && old.found == blob.Returned:
+		return blob.Returned
+	}
+	return blob.Written
+}
+
+// noteGone remembers that the key has no object any more, if it had one.
+func (w *watcher) noteGone(key string) {
+	if w.files[key] == nil {
+		return
+	}
+	if len(w.gone) >= maxRemembered {
+		clear(w.gone)
+	}
+	w.gone[key] = true
 }
 
 // wakeAt sets the timer, unless it fires earlier.
@@ -316,13 +351,13 @@ func (w *watcher) promote() {
 }
 
 // next returns the next object to announce, after checking that it is still current.
-func (w *watcher) next() (blob.Info, bool) {
+func (w *watcher) next() (blob.Upload, bool) {
 	for len(w.queue) > 0 {
 		f := w.files[w.queue[0]]
 		if f != nil && f.state == fileQueued {
 			info, err := w.bucket.stat(f.info.Key)
 			if err == nil && info.Version == f.info.Version {
-				return info, true
+				return blob.Upload{Info: info, Found: f.found}, true
 			}
 			if err == nil {
 				w.record(info, false)
@@ -333,10 +368,11 @@ func (w *watcher) next() (blob.Info, bool) {
 		w.queue = w.queue[1:]
 	}
 	w.queue = nil
-	return blob.Info{}, false
+	return blob.Upload{}, false
 }
 
 func (w *watcher) forget(key string) {
+	w.noteGone(key)
 	delete(w.files, key)
 	delete(w.pending, key)
 }

@@ -16,7 +16,7 @@ const never = time.Hour
 
 // watch watches prompts/ in a new bucket. It returns the bucket, the folder and the
 // announcements.
-func watch(t *testing.T, o bucket.WatchOptions) (*bucket.Bucket, string, <-chan blob.Info) {
+func watch(t *testing.T, o bucket.WatchOptions) (*bucket.Bucket, string, <-chan blob.Upload) {
 	t.Helper()
 	b := openBucket(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func writeFile(t *testing.T, path, content string) {
 }
 
 // wantNext receives the next announcement and compares it with the file.
-func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Info, key string, size int) blob.Info {
+func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Upload, key string, size int) blob.Upload {
 	t.Helper()
 	info, ok := <-announced
 	if !ok {
@@ -72,7 +72,7 @@ func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Info, key st
 }
 
 // wantNothingBefore creates a marker and checks that it is the next announcement.
-func wantNothingBefore(t *testing.T, b *bucket.Bucket, prompts string, announced <-chan blob.Info) {
+func wantNothingBefore(t *testing.T, b *bucket.Bucket, prompts string, announced <-chan blob.Upload) {
 	t.Helper()
 	oldFile(t, filepath.Join(prompts, "marker"), "marker")
 	wantNext(t, b, announced, "prompts/marker", len("marker"))
@@ -297,5 +297,54 @@ func TestWatchOfInvalidPrefixClosesChannel(t *testing.T) {
 	b := openBucket(t, t.TempDir())
 	if info, open := <-b.Watch(t.Context(), "../", bucket.WatchOptions{}); open {
 		t.Errorf("announced %+v", info)
+	}
+}
+
+// An announcement tells objects that may be those of before from uploads.
+func TestAnnouncementsSayWhatMayBeAnEarlierObject(t *testing.T) {
+	t.Parallel()
+	b := openBucket(t, t.TempDir())
+	prompts := filepath.Join(b.Dir(), "prompts")
+	x, y := filepath.Join(prompts, "x.jsonl"), filepath.Join(prompts, "y.jsonl")
+	oldFile(t, x, "x")
+	oldFile(t, y, "y")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	announced := b.Watch(ctx, "prompts/", bucket.WatchOptions{Quiet: time.Millisecond, Rescan: 5 * time.Millisecond})
+	want := func(key string, how blob.Found) blob.Upload {
+		t.Helper()
+		u := wantNext(t, b, announced, "prompts/"+key, 1)
+		if u.Found != how {
+			t.Errorf("%s is announced as %q, want %q", key, u.Found, how)
+		}
+		return u
+	}
+	want("x.jsonl", blob.Kept)
+	first := want("y.jsonl", blob.Kept)
+
+	oldFile(t, x, "2") // over it
+	want("x.jsonl", blob.Written)
+	oldFile(t, filepath.Join(prompts, "z.jsonl"), "z")
+	want("z.jsonl", blob.Written)
+
+	if err := os.Remove(x); err != nil {
+		t.Fatal(err)
+	}
+	wantNothingBefore(t, b, prompts, announced) // so the watcher has seen that it is gone
+	oldFile(t, x, "3")
+	want("x.jsonl", blob.Returned)
+	oldFile(t, x, "4")
+	want("x.jsonl", blob.Written)
+
+	copied := filepath.Join(t.TempDir(), "y.jsonl") // with its modification time
+	writeFile(t, copied, "y")
+	if err := os.Chtimes(copied, first.ModTime, first.ModTime); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(copied, y); err != nil {
+		t.Fatal(err)
+	}
+	if again := want("y.jsonl", blob.Kept); !bucket.Moved(first.Version, again.Version) {
+		t.Errorf("version %s became %s", first.Version, again.Version)
 	}
 }

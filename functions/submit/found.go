@@ -1,0 +1,206 @@
+package submit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+)
+
+// earlierUploads are the runs of uploads by the keys of their inputs, the newest first.
+// They are listed once, when the first kept object asks: runs that begin later have other
+// objects.
+type earlierUploads struct {
+	mu    sync.Mutex
+	byKey map[string][]earlierUpload
+}
+
+// earlierUpload is one of them.
+type earlierUpload struct {
+	run     identity.RunID
+	created time.Time
+	size    int64
+}
+
+// of returns the runs of uploads of the key that had that size, the newest first.
+func (u *earlierUploads) of(ctx context.Context, docs document.Store, bucket string, e events.ObjectCreated) (
+	out []identity.RunID, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.byKey == nil {
+		byKey := map[string][]earlierUpload{}
+		note := func(m record.Manifest) error {
+			if in, ok := uploadOf(bucket, m); ok {
+				byKey[in.Key] = append(byKey[in.Key], earlierUpload{m.Run, m.CreatedAt, in.Size})
+			}
+			return nil
+		}
+		if err := readable(host.Each(ctx, docs, record.ManifestPrefix, note)); err != nil {
+			return nil, err
+		}
+		for _, runs := range byKey {
+			slices.SortFunc(runs, func(a, b earlierUpload) int {
+				return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.run, a.run))
+			})
+		}
+		u.byKey = byKey
+	}
+	for _, r := range u.byKey[e.Key] {
+		if r.size == e.Size {
+			out = append(out, r.run)
+		}
+	}
+	return out, nil
+}
+
+// uploadOf returns the object that a run was made from; ok is false for a run that was not
+// made from an upload.
+func uploadOf(bucket string, m record.Manifest) (in record.Input, ok bool) {
+	if len(m.Inputs) != 1 || m.Parent != nil {
+		return in, false
+	}
+	in = m.Inputs[0]
+	return in, m.Run == identity.UploadRun(bucket, in.Key, in.Version)
+}
+
+// found returns the earlier run whose input the object of the event is, though its version
+// is another one; ok is false if there is none.
+//
+// An object that was there when the bucket's watch began is compared with the runs that were
+// made of its key, size and config. One that came back to a key without an object is
+// compared with the open runs of its key, which miss it.
+func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg config.Run) (
+	m record.Manifest, ok bool, err error) {
+	var runs []identity.RunID
+	switch blob.Found(e.Found) {
+	case blob.Kept:
+		runs, err = s.earlier.of(ctx, s.Docs, s.opts.Deployment.Bucket, e)
+	case blob.Returned:
+		runs, err = s.openUploads(ctx)
+	}
+	if err != nil {
+		return m, false, err
+	}
+	for _, id := range runs {
+		m, err := host.LoadManifest(ctx, s.Docs, id)
+		if errors.Is(err, host.ErrNoRun) { // an upload that did not become a run
+			continue
+		}
+		if err != nil {
+			return m, false, err
+		}
+		if in, ok := uploadOf(s.opts.Deployment.Bucket, m); !ok || in.Key != e.Key || in.Size != e.Size {
+			continue
+		}
+		if m.Refused != "" || e.Found == string(blob.Kept) && !sameConfig(m.Config, cfg) {
+			continue
+		}
+		switch same, err := s.sameInput(ctx, m, e); {
+		case fault.Is(err, fault.NotFound), s.refuses(err): // the object is gone or unreadable, or the plan is
+			s.Log.WarnContext(ctx, "an object can't be compared with an earlier run", observe.KeyRun, m.Run, "key", e.Key,
+				observe.KeyError, err)
+		case err != nil:
+			return m, false, err
+		case same:
+			return m, true, s.noteFound(ctx, m, e)
+		}
+	}
+	return m, false, nil
+}
+
+// openUploads returns the open runs.
+func (s *Submitter) openUploads(ctx context.Context) (out []identity.RunID, err error) {
+	err = host.Each(ctx, s.Docs, record.OpenRunPrefix, func(o record.OpenRun) error {
+		out = append(out, o.Run)
+		return nil
+	})
+	return out, readable(err)
+}
+
+// readable returns the error of a list unless it is about documents that cannot be decoded,
+// which cannot be earlier runs.
+func readable(err error) error {
+	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
+		return nil
+	}
+	return err
+}
+
+// sameConfig reports whether two configs make the same run.
+func sameConfig(a, b config.Run) bool {
+	var read config.Run // as a document has it
+	stored, err := json.Marshal(b)
+	if err != nil || json.Unmarshal(stored, &read) != nil {
+		return false // it has a value that no document holds
+	}
+	stored, err = json.Marshal(read)
+	old, oldErr := json.Marshal(a)
+	return err == nil && oldErr == nil && bytes.Equal(old, stored)
+}
+
+// sameInput reports whether the object of the event has the bytes of the run's input, as
+// far as they are known: of those that were not planned, and of a run whose work files were
+// deleted, only the size and what the bucket tells.
+func (s *Submitter) sameInput(ctx context.Context, m record.Manifest, e events.ObjectCreated) (bool, error) {
+	var p record.Plan
+	if _, _, err := host.Load(ctx, s.Docs, record.PlanKey(m.Run), &p); err != nil {
+		return false, err
+	}
+	s.Log.InfoContext(ctx, "compare an object with an earlier run", observe.KeyRun, m.Run, "key", e.Key, "size", e.Size)
+	same, planned, err := input.SameAsPlanned(ctx, s.Blobs, m, p, 0, e.Version)
+	switch {
+	case err != nil || planned:
+		return same, err
+	case p.Merged == 0:
+		return true, nil
+	}
+	return s.opts.Moved != nil && s.opts.Moved(m.Inputs[0].Version, e.Version), nil
+}
+
+// noteFound records that the object of the event is the input of the run.
+func (s *Submitter) noteFound(ctx context.Context, m record.Manifest, e events.ObjectCreated) error {
+	upload := identity.UploadRun(s.opts.Deployment.Bucket, e.Key, e.Version)
+	s.Log.InfoContext(ctx, "an object is the input of an earlier run", observe.KeyRun, m.Run, "key", e.Key)
+	_, err := host.Save(ctx, s.Docs, record.FoundKey(upload), record.FoundInput{Schema: record.Schema, Run: m.Run}, "")
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return fault.Wrap(err, "note that %s is the input of run %s", e.Key, m.Run)
+}
+
+// refusedBefore reports whether the object of the event was refused for the same reason
+// under another version.
+func (s *Submitter) refusedBefore(ctx context.Context, m record.Manifest, e events.ObjectCreated) (bool, error) {
+	if blob.Found(e.Found) != blob.Kept || m.Refused == "" {
+		return false, nil
+	}
+	runs, err := s.earlier.of(ctx, s.Docs, s.opts.Deployment.Bucket, e)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range runs {
+		old, err := host.LoadManifest(ctx, s.Docs, id)
+		if err != nil {
+			return false, err
+		}
+		if old.Refused == m.Refused {
+			return true, s.noteFound(ctx, old, e)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,203 @@
+package input
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+	"rollout/shared/shardtable"
+)
+
+// PlannedVersion returns the version under which a source of the plan can be read: the
+// pinned one or, if that is gone, the one that is there now, provided that it has the
+// planned bytes. known is false if nothing of the source is planned yet, so that nobody
+// can tell; the version is then the one that is there now. A missing object is NotFound,
+// and one with other bytes is Corrupt with the class input_changed.
+func PlannedVersion(ctx context.Context, blobs blob.Store, m record.Manifest, p record.Plan,
+	source int) (version string, known bool, err error) {
+	src, ok := p.Source(m.Run, source)
+	if !ok {
+		return "", false, fault.New(fault.Corrupt, "the plan of run %s has no source %d", m.Run, source)
+	}
+	r, err := OpenPinned(ctx, blobs, src.Key, blob.GetOptions{Version: src.Version, Length: 1})
+	if err == nil {
+		return src.Version, true, r.Close()
+	}
+	if fault.ClassOf(err) != fault.InputChanged {
+		return "", false, err
+	}
+	info, err := blobs.Stat(ctx, src.Key, "")
+	if err != nil {
+		return "", false, err
+	}
+	if IsOwn(src.Key) {
+		return info.Version, true, nil
+	}
+	same, planned, err := SameAsPlanned(ctx, blobs, m, p, source, info.Version)
+	if err == nil && planned && !same {
+		err = Changed(src.Key)
+	}
+	return info.Version, planned, err
+}
+
+// IsOwn reports whether only rollout writes the object, create-only, so that any version
+// of it has the same bytes.
+func IsOwn(key string) bool { return strings.HasPrefix(key, record.WorkPrefix) }
+
+// SameAsPlanned reports whether a version of an input of the run has the bytes that were
+// planned of it: its size and, of every range that was cut, the digests in the shard
+// table. It reads the object up to the last of these ranges, unpacked. planned is false
+// if no range was cut, or the objects of the plan were deleted: then there is nothing to
+// compare with.
+func SameAsPlanned(ctx context.Context, blobs blob.Store, m record.Manifest, p record.Plan, i int,
+	version string) (same, planned bool, err error) {
+	if i >= len(m.Inputs) || i >= len(p.Ranges) {
+		return false, false, nil
+	}
+	in := m.Inputs[i]
+	r, info, err := blobs.Get(ctx, in.Key, blob.GetOptions{Version: version})
+	if err != nil {
+		return false, false, fault.Wrap(err, "open input %s", in.Key)
+	}
+	defer r.Close()
+	u, err := Unpack(r, in.Packed)
+	if err != nil && !fault.Is(err, fault.Corrupt) {
+		return false, false, err
+	}
+	damaged := err != nil
+	if !damaged {
+		defer u.Close()
+	}
+	if p.Ranges[i].Key == record.JobKey(m.Run) {
+		return sameAsJob(ctx, blobs, m, u, !damaged && info.Size == in.Size)
+	}
+	owner, first := m.Run, 0
+	if p.Inherited != nil {
+		owner = p.Inherited.Plan
+	}
+	for _, before := range p.Ranges[:i] {
+		first += before.Count
+	}
+	c := comparison{ctx: ctx, blobs: blobs, equal: !damaged && info.Size == in.Size}
+	if c.equal {
+		c.content = bufio.NewReaderSize(u, compareBuffer)
+	}
+	for k := first; k < first+p.Ranges[i].Count; k++ {
+		cut, err := c.compare(owner, k)
+		planned = planned || cut
+		if err != nil {
+			return false, planned, fault.Wrap(err, "compare %s with its plan", in.Key)
+		}
+	}
+	return c.equal && planned, planned, nil
+}
+
+// sameAsJob reports whether content is the dataset that the planned job of a training
+// names. equal is false if it cannot be.
+func sameAsJob(ctx context.Context, blobs blob.Store, m record.Manifest, content io.Reader,
+	equal bool) (same, planned bool, err error) {
+	var job record.Job
+	err = ReadJSON(ctx, blobs, record.JobKey(m.Run), &job)
+	if fault.Is(err, fault.NotFound) || err == nil && job.Dataset.Digest == "" {
+		return false, false, nil
+	}
+	if err != nil || !equal {
+		return false, true, err
+	}
+	h := identity.NewHasher()
+	_, err = io.Copy(h, content)
+	if fault.Is(err, fault.Corrupt) {
+		return false, true, nil
+	}
+	return h.Sum().String() == job.Dataset.Digest, true, err
+}
+
+// DigestOf returns the digest of an object's bytes.
+func DigestOf(ctx context.Context, blobs blob.Store, key, version string) (identity.ContentID, error) {
+	r, err := OpenPinned(ctx, blobs, key, blob.GetOptions{Version: version})
+	if err != nil {
+		return identity.ContentID{}, err
+	}
+	defer r.Close()
+	h := identity.NewHasher()
+	_, err = io.Copy(h, r)
+	return h.Sum(), fault.Wrap(err, "read %s", key)
+}
+
+// compareBuffer is how much of an input is read at once, in bytes.
+const compareBuffer = 1 << 20
+
+// comparison reads an input from its begin on, and compares it with shard tables.
+type comparison struct {
+	ctx     context.Context
+	blobs   blob.Store
+	content *bufio.Reader
+	at      uint64 // offset of the next byte of content
+	equal   bool   // so far
+}
+
+// compare compares a range, and reports whether it was cut.
+func (c *comparison) compare(run identity.RunID, rng int) (cut bool, err error) {
+	if _, err := c.blobs.Stat(c.ctx, record.RangeKey(run, rng), ""); err != nil {
+		if fault.Is(err, fault.NotFound) {
+			err = nil
+		}
+		return false, err
+	}
+	if !c.equal {
+		return true, nil
+	}
+	table, _, err := c.blobs.Get(c.ctx, record.ShardTableKey(run, rng), blob.GetOptions{Offset: shardtable.RowOffset(0)})
+	if err != nil {
+		return true, err
+	}
+	defer table.Close()
+	page := make([]byte, pageRows*shardtable.RowSize)
+	for c.equal {
+		n, err := io.ReadFull(table, page)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return true, err
+		}
+		rows, parseErr := shardtable.Parse(page[:n])
+		if parseErr != nil {
+			return true, parseErr
+		}
+		for _, row := range rows {
+			if c.equal, err = c.matches(row); err != nil || !c.equal {
+				return true, err
+			}
+		}
+		if n < len(page) {
+			break
+		}
+	}
+	return true, nil
+}
+
+// matches reports whether the bytes of a row are in the content.
+func (c *comparison) matches(row shardtable.Row) (bool, error) {
+	h := identity.NewHasher()
+	for _, part := range []struct {
+		to  io.Writer
+		end uint64
+	}{{io.Discard, row.Offset}, {h, row.Offset + row.Length}} {
+		if part.end < c.at {
+			return false, nil
+		}
+		n, err := io.CopyN(part.to, c.content, int64(part.end-c.at))
+		c.at += uint64(n)
+		switch {
+		case errors.Is(err, io.EOF), fault.Is(err, fault.Corrupt): // it is shorter, or a damaged archive
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	return h.Sum() == row.Digest, nil
+}
