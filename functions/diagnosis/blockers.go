@@ -126,16 +126,10 @@ type poolCounts struct {
 	unavailable           status.WorkerStatus // one whose engine is away
 	medianMS              int                 // the slowest median of the workers that hold the run's shards
 	newest                time.Time           // when the last of those started
-	limit                 health.Limit        // the pool's, as a worker whose requests wait for it reports
-	waiting               int                 // workers whose requests wait for it
 }
 
 func (c *poolCounts) add(w status.WorkerStatus, s status.Status) {
 	c.alive++
-	if l := w.Load.Limit; l != nil && l.Waiting > 0 {
-		c.limit = *l
-		c.waiting++
-	}
 	switch {
 	case w.Engine == status.EngineAway:
 		c.away++
@@ -204,29 +198,13 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 	}
 	out = append(out, serversAway(p, pool)...)
 	out = append(out, unknownModel(p, pool)...)
-	switch {
-	case p.Kind.Trains: // its single item takes as long as it takes
+	if p.Kind.Trains { // its single item takes as long as it takes
 		return out
-	case c.waiting > 0:
-		return append(out, limited(pool, c))
+	}
+	if b, ok := limited(p, pool, c.alive, now); ok {
+		return append(out, b)
 	}
 	return append(out, stalled(s, p.Manifest.Config, c, now)...)
-}
-
-// limited returns the blocker of a pool whose requests wait for its limit. Such a run is
-// not stalled, however long it takes until the next request may begin.
-func limited(pool string, c poolCounts) status.Blocker {
-	var limits []string
-	if c.limit.Requests > 0 {
-		limits = append(limits, fmt.Sprintf("%d requests a minute", c.limit.Requests))
-	}
-	if c.limit.Tokens > 0 {
-		limits = append(limits, fmt.Sprintf("%d tokens a minute", c.limit.Tokens))
-	}
-	return status.Blocker{Code: Limited,
-		Text: fmt.Sprintf("limited to %s: requests of %d of %d workers of pool %s wait for that",
-			strings.Join(limits, " and "), c.waiting, c.alive, pool),
-		Remedy: "wait, or raise the limits of the [[pool]] in the config if the server allows more"}
 }
 
 // The states of a server's circuit breaker in which it gets no requests.

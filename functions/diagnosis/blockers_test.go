@@ -94,10 +94,21 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		"limited": {func(p *status.Progress) {
 			noRowFor(time.Hour)(p) // which is not stalled
 			p.Workers = append(p.Workers, statustest.Worker(7))
-			p.Workers[0].Load.Limit = &health.Limit{Requests: 600, Tokens: 90_000, Waiting: 3}
-			p.Workers[1].Load.Limit = &health.Limit{Requests: 600, Tokens: 90_000}
-		}, diagnosis.Limited, "limited to 600 requests a minute and 90000 tokens a minute: " +
+			p.Workers[0].Load.Limit = &health.Limit{Requests: 600, RequestsFrom: "config", Tokens: 90_000,
+				TokensFrom: "config", UsedRequests: 400, Waiting: 3}
+			p.Workers[1].Load.Limit = &health.Limit{Requests: 600, RequestsFrom: "config", Tokens: 90_000,
+				TokensFrom: "config", UsedRequests: 185}
+		}, diagnosis.Limited, "limited to 600 requests a minute and 90000 tokens a minute, 98 % used: " +
 			"requests of 1 of 2 workers of pool default wait for that wait, or raise"},
+		"limited by its server": {func(p *status.Progress) {
+			p.Workers[0].Load.Limit = &health.Limit{Requests: 600, RequestsFrom: "refusals", Tokens: 90_000,
+				TokensFrom: "headers", UsedTokens: 45_000, Waiting: 3, WaitUntil: now.Add(40 * time.Second)}
+		}, diagnosis.Limited, "limited to 600 requests a minute (as its refusals show) and 90000 tokens a minute " +
+			"(as the server states), 50 % used: requests of 1 of 1 workers of pool default wait for that; " +
+			"the server wants no requests for 40s more wait, or ask for higher limits"},
+		"a server that wants a pause": {func(p *status.Progress) {
+			p.Workers[0].Load.Limit = &health.Limit{Waiting: 3, WaitUntil: now.Add(7 * time.Second)}
+		}, diagnosis.Limited, "the server wants no requests for 7s more: requests of 1 of 1 workers of pool default wait"},
 		"below its limit": {func(p *status.Progress) {
 			p.Workers[0].Load.Limit = &health.Limit{Requests: 600}
 		}, "", ""},

@@ -13,6 +13,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+
+	"rollout/shared/core/ratelimit"
 )
 
 // Endpoint is the kind of request. Example: "chat".
@@ -84,6 +86,8 @@ type Answer struct {
 	Server       string          // which one answered, of an engine with several
 	Usage        Usage
 	Rest         Rest
+	// RateLimit is what the server says about its limits with the answer.
+	RateLimit ratelimit.Report
 	// MaxTokens is the value to which max_tokens was lowered, because the
 	// requested one did not fit the model's context; 0 if it was not lowered.
 	MaxTokens int64
@@ -129,10 +133,10 @@ type Usage struct {
 //	             or a 404 that says that the server does not have the model
 //	Canceled     ctx ended first
 //
-// StatusError in the chain says what the server answered, and ServerOf which one it
-// was. ServerError says that the whole server may be at fault, and PartialUsage what
-// the failed request cost. CrashError, HangError, WholeError and
-// ErrWhitespace say what happened.
+// StatusError in the chain says what the server answered, RateLimitOf what that says
+// about its limits, and ServerOf which one it was. ServerError says that the whole server
+// may be at fault, and PartialUsage what the failed request cost. CrashError, HangError,
+// WholeError and ErrWhitespace say what happened.
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)
 	// Ready returns the name of the served model once the engine can answer, and

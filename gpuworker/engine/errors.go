@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+
+	"rollout/shared/core/ratelimit"
 )
 
 // CrashError is in the chain of an Unavailable fault if the server crashed or
@@ -33,13 +35,24 @@ type StatusError struct {
 	Quota bool
 	// Param is the member of the request that the server refuses; "" if it names none.
 	Param string
-	Err   error
+	// RateLimit is what it says about its limits.
+	RateLimit ratelimit.Report
+	Err       error
 }
 
 func (e *StatusError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StatusError) Unwrap() error { return e.Err }
+
+// RateLimitOf returns what a server said about its limits with a fault.
+func RateLimitOf(err error) ratelimit.Report {
+	var s *StatusError
+	if !errors.As(err, &s) {
+		return ratelimit.Report{}
+	}
+	return s.RateLimit
+}
 
 // servedBy is in the chain of the fault of a request that a server got.
 type servedBy struct {

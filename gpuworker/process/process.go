@@ -168,7 +168,8 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: load.sharedEngine(machine.Host), InFlight: load.inFlight(),
 		Timings: host.Timings(d.Health), CheckpointInterval: cfg.CheckpointInterval.Std(),
 		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
-		Servers: load.servers, Limit: limitOf(d.Pool(o.Pool)), LongPoll: o.longPoll(), Gather: o.gather(),
+		Servers: load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
+		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
 	go func() {
 		select {

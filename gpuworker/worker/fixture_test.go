@@ -19,6 +19,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -172,6 +173,8 @@ type fakeExecutor struct {
 	ready func() error
 	// onShard, if not nil, is called with each shard before its items.
 	onShard func(*worker.Shard)
+	// says, if not nil, is what the answer to an item says of the server's limits.
+	says func() ratelimit.Report
 
 	mu             sync.Mutex
 	asked          []int // items, numbered in the run, in the order of their requests
@@ -191,7 +194,7 @@ func (e *fakeExecutor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	var all sync.WaitGroup
 	for i := range s.PendingItems(ctx, nil) {
-		place, _, ok := s.AcquireSlot(ctx, worker.Cost{})
+		place, permit, ok := s.AcquireSlot(ctx, worker.Cost{})
 		if !ok {
 			break
 		}
@@ -199,6 +202,9 @@ func (e *fakeExecutor) Run(ctx context.Context, s *worker.Shard) error {
 		all.Go(func() {
 			defer place.Release()
 			e.ask(ctx, s, i)
+			if e.says != nil {
+				permit.Report(e.says())
+			}
 		})
 	}
 	all.Wait()

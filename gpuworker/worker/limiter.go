@@ -10,12 +10,13 @@ import (
 )
 
 // limiter lets requests begin under the pool's limit, in the order in which they ask.
-// The worker's share of the limit comes from a document: see limitLoop. It is safe for
-// concurrent use. A nil limiter lets everything begin.
+// The worker's share of the limit comes from a document: see limitLoop. What answers say
+// of the server's limits goes there too. It is safe for concurrent use. A nil limiter lets
+// everything begin.
 //
 //	acquire ──▶ queue ──▶ begins   when the first in the queue may, by the share and at an even pace
+//	                        └──▶ its answer: what it took, and what the server says of its limits
 type limiter struct {
-	limit  ratelimit.Amount
 	now    func() time.Time
 	demand chan struct{} // gets a value when requests begin to wait
 
@@ -32,16 +33,24 @@ type limiter struct {
 // limitWaiter is a request that waits to begin.
 type limitWaiter struct {
 	cost   ratelimit.Amount
-	begins chan int64 // gets the request's number in the budget
+	begins chan begun // gets a value when the request may begin
 }
 
-// newLimiter returns the limiter of a worker, or nil without a limit.
-func newLimiter(r ratelimit.Rules, worker string, now func() time.Time) *limiter {
-	if r.Limit.IsZero() {
+// begun is a request that has begun.
+type begun struct {
+	number int64 // in the budget
+	at     time.Time
+}
+
+// newLimiter returns the limiter of a worker, or nil if there is no limit and the worker
+// learns none.
+func newLimiter(cfg Config, now func() time.Time) *limiter {
+	if cfg.Limit.IsZero() && !cfg.LearnLimits {
 		return nil
 	}
-	return &limiter{limit: r.Limit, now: now, demand: make(chan struct{}, 1),
-		lease: ratelimit.NewLease(r, worker, now()), estimate: newTokenEstimate()}
+	rules := ratelimit.Rules{Limit: cfg.Limit, Skew: cfg.Timings.SkewBudget}
+	return &limiter{now: now, demand: make(chan struct{}, 1),
+		lease: ratelimit.NewLease(rules, cfg.ID, cfg.LearnLimits, now()), estimate: newTokenEstimate()}
 }
 
 // limitPermit is the permission to begin one request under the pool's limit. The zero
@@ -50,7 +59,7 @@ type limitPermit struct {
 	limiter *limiter
 	asked   Cost
 	cost    ratelimit.Amount
-	number  int64
+	begun
 }
 
 // Settle says which tokens the request took, after its answer. Call it once, or not at
@@ -63,9 +72,23 @@ func (p limitPermit) Settle(prompt, completion int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.estimate.learn(p.asked, prompt, completion)
-	l.lease.Settle(p.number, p.cost, ratelimit.Amount{Requests: p.cost.Requests, Tokens: prompt + completion}.Of(l.limit),
-		l.now())
+	l.lease.Settle(p.number, p.cost, ratelimit.Amount{Requests: p.cost.Requests, Tokens: prompt + completion}, l.now())
 	l.admit()
+}
+
+// Report takes in what the answer says of the server's limits.
+func (p limitPermit) Report(r ratelimit.Report) {
+	l := p.limiter
+	if l == nil || r == (ratelimit.Report{}) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease.Report(r, p.number, p.cost, p.at, l.now())
+	l.admit()
+	if l.lease.HasNews() {
+		l.announceDemand()
+	}
 }
 
 // Cancel takes the permit back: its request does not begin.
@@ -91,8 +114,8 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost)
 	}
 	w := l.enqueue(c)
 	select {
-	case n := <-w.begins:
-		return limitPermit{l, c, w.cost, n}, true
+	case b := <-w.begins:
+		return limitPermit{l, c, w.cost, b}, true
 	case <-stopping:
 	case <-ctx.Done():
 	}
@@ -109,7 +132,7 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost)
 func (l *limiter) enqueue(c Cost) *limitWaiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &limitWaiter{cost: l.costOf(c), begins: make(chan int64, 1)}
+	w := &limitWaiter{cost: l.costOf(c), begins: make(chan begun, 1)}
 	if len(l.queue) == 0 {
 		l.since = l.now()
 	}
@@ -131,7 +154,7 @@ func (l *limiter) tryAcquire(c Cost) (limitPermit, bool) {
 	if at, ok := l.lease.Next(cost, now); len(l.queue) > 0 || !ok || at.After(now) {
 		return limitPermit{}, false
 	}
-	return limitPermit{l, c, cost, l.lease.Begin(cost, now)}, true
+	return limitPermit{l, c, cost, begun{l.lease.Begin(cost, now), now}}, true
 }
 
 // admit lets requests begin from the head of the queue, and sets the timer for the
@@ -144,6 +167,7 @@ func (l *limiter) admit() {
 	n := 0
 	for ; n < len(l.queue); n++ {
 		w := l.queue[n]
+		w.cost = l.withinLimit(w.cost) // as it is now
 		at, ok := l.lease.Next(w.cost, now)
 		if !ok {
 			break // a new share admits it
@@ -152,7 +176,7 @@ func (l *limiter) admit() {
 			l.admitAfter(at.Sub(now))
 			break
 		}
-		w.begins <- l.lease.Begin(w.cost, now)
+		w.begins <- begun{l.lease.Begin(w.cost, now), now}
 	}
 	l.queue = append(l.queue[:0], l.queue[n:]...)
 	if len(l.queue) == 0 {
@@ -184,19 +208,34 @@ func (l *limiter) dequeue(w *limitWaiter) bool {
 	return false
 }
 
-// costOf returns what the request counts as until it is settled. A request that needs
-// more than the limit counts as the whole limit.
-func (l *limiter) costOf(c Cost) ratelimit.Amount {
-	cost := ratelimit.Amount{Requests: 1, Tokens: l.estimate.tokens(c)}.Of(l.limit)
-	if l.limit.Tokens > 0 {
-		cost.Tokens = min(cost.Tokens, l.limit.Tokens)
+// withinLimit returns what a request of that cost counts as: one that needs more than the
+// limit counts as the whole limit.
+func (l *limiter) withinLimit(cost ratelimit.Amount) ratelimit.Amount {
+	if limit := l.lease.Limit().Tokens; limit > 0 {
+		cost.Tokens = min(cost.Tokens, limit)
 	}
+	return cost
+}
+
+// costOf returns what the request counts as until it is settled.
+func (l *limiter) costOf(c Cost) ratelimit.Amount {
+	cost := l.withinLimit(ratelimit.Amount{Requests: 1, Tokens: l.estimate.tokens(c)})
 	if len(l.queue) == 0 {
 		l.largest = cost
 	} else {
 		l.largest = l.largest.Max(cost)
 	}
 	return cost
+}
+
+// isLimited reports whether any limit holds now.
+func (l *limiter) isLimited() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease.IsLimited()
 }
 
 // announceDemand wakes the loop that takes shares.
@@ -223,13 +262,17 @@ func (l *limiter) soon(most int) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	share := l.lease.Share(l.now())
+	now, limit := l.now(), l.lease.Limit()
+	share := l.lease.Share(now)
 	part := func(n int64) int { return int(min(int64(most), 1+n*int64(soonAfter)/int64(time.Minute))) }
-	if l.limit.Requests > 0 {
+	if limit.Requests > 0 {
 		most = part(share.Requests)
 	}
-	if l.limit.Tokens > 0 {
+	if limit.Tokens > 0 {
 		most = part(share.Tokens / max(1, l.largest.Tokens))
+	}
+	if l.lease.WaitUntil().Sub(now) > soonAfter {
+		most = 1
 	}
 	return max(1, most)
 }
@@ -241,9 +284,22 @@ func (l *limiter) report() *health.Limit {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	share := l.lease.Share(l.now())
-	out := &health.Limit{Requests: l.limit.Requests, Tokens: l.limit.Tokens,
+	now, limit := l.now(), l.lease.Limit()
+	wait := l.lease.WaitUntil()
+	if limit.IsZero() && !wait.After(now) {
+		return nil
+	}
+	share := l.lease.Share(now)
+	out := &health.Limit{Requests: limit.Requests, Tokens: limit.Tokens,
+		RequestsFrom: string(limit.RequestsFrom), TokensFrom: string(limit.TokensFrom),
 		ShareRequests: share.Requests, ShareTokens: share.Tokens, Waiting: max(l.waited, len(l.queue))}
+	for _, part := range l.lease.Usage(now) {
+		out.UsedRequests += part.Requests
+		out.UsedTokens += part.Tokens
+	}
+	if wait.After(now) {
+		out.WaitUntil = wait.UTC()
+	}
 	if len(l.queue) > 0 {
 		out.WaitingSince = l.since.UTC()
 	}

@@ -1,6 +1,10 @@
 package worker
 
-import "context"
+import (
+	"context"
+
+	"rollout/shared/core/ratelimit"
+)
 
 // Cost is what a request will take, as far as that is known before.
 type Cost struct {
@@ -91,9 +95,9 @@ func (s *Shard) permit(limit limitPermit, c Cost, reserved int64, ok bool) (Perm
 	return Permit{limit, s.allowance, c, reserved}, true
 }
 
-// IsLimited reports whether the pool has a limit or the shard an allowance, so that
+// IsLimited reports whether the pool has a limit now or the shard an allowance, so that
 // costs count.
-func (s *Shard) IsLimited() bool { return s.limiter != nil || s.allowance != nil }
+func (s *Shard) IsLimited() bool { return s.allowance != nil || s.limiter.isLimited() }
 
 // Release gives the slot back after its request has ended. Call it once.
 func (p Slot) Release() {
@@ -121,6 +125,10 @@ func (p Permit) Settle(prompt, completion int64, known bool) {
 		p.limit.Settle(prompt, completion)
 	}
 }
+
+// Report takes in what the answer, or the refusal, says of the server's limits. Call it
+// before the method that ends the permit.
+func (p Permit) Report(r ratelimit.Report) { p.limit.Report(r) }
 
 // Fail says which tokens a request took that has no answer. Under the pool's limit, it
 // counts as it was estimated before.

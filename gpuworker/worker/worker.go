@@ -46,7 +46,10 @@ type Config struct {
 	// Limit is what the workers of the pool may ask in a minute, together. A part that is
 	// 0 sets no limit.
 	Limit ratelimit.Amount
-	Kinds kind.Table
+	// LearnLimits has the workers keep to the limits as well that the server states, or
+	// that its refusals show: see Permit.Report.
+	LearnLimits bool
+	Kinds       kind.Table
 }
 
 // Executor answers the items of shards. All shards of a worker share it, so
@@ -75,7 +78,7 @@ type Worker struct {
 	outbox outbox
 	stats  stats
 
-	limiter *limiter // of Config.Limit; nil without one
+	limiter *limiter // nil if there is no limit and none is learnt
 	costs   costEstimate
 
 	drain chan struct{} // closed when a drain begins
@@ -124,7 +127,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
-		limiter: newLimiter(ratelimit.Rules{Limit: cfg.Limit, Skew: cfg.Timings.SkewBudget}, cfg.ID, p.Clock.Now),
+		limiter: newLimiter(cfg, p.Clock.Now),
 		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),

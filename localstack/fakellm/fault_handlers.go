@@ -35,16 +35,6 @@ func (s *Server) overloaded(w http.ResponseWriter, _ *http.Request, q *completio
 	}
 }
 
-// throttled refuses a request as a hosted API does whose limit is used up.
-func (s *Server) throttled(w http.ResponseWriter, _ *http.Request, _ *completion) {
-	s.minute.Lock()
-	wait := time.Minute - time.Since(s.minute.at[0])
-	s.minute.Unlock()
-	w.Header().Set("Retry-After", strconv.Itoa(1+int(wait.Seconds())))
-	writeError(w, http.StatusTooManyRequests, "rate_limit_exceeded",
-		fmt.Sprintf("Rate limit reached for requests per min (RPM): Limit %d", s.cfg.Faults.MinuteLimit))
-}
-
 // tooLong answers with vLLM's message for a request over the context length.
 // Current versions do not know the prompt's length: the tokenizer stops at the
 // first token over what max_tokens leaves, so the message says that the prompt

@@ -2,7 +2,6 @@ package fakellm
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +17,8 @@ type Faults struct {
 	Refuse        string        // 400
 	OverloadEvery int           // every n-th request: 429 and 503 in turn, with Retry-After
 	MinuteLimit   int           // 429 with Retry-After for each request beyond this many within any minute
+	MinuteTokens  int           // likewise for each request beyond this many tokens within any minute
+	LimitHeaders  bool          // answers state both limits, as OpenAI does
 	RetryAfter    time.Duration // value of Retry-After; 1 s if 0
 	RetryDate     bool          // Retry-After is a date, not a number of seconds
 	ChatOnly      bool          // there is no /v1/completions
@@ -76,7 +77,7 @@ func (s *Server) faultHandlers() []faultHandler {
 		{after(f.DieAfter), s.die},
 		{after(f.FreezeAfter), s.freeze},
 		{every(f.OverloadEvery), s.overloaded},
-		{s.beyondMinuteLimit(f.MinuteLimit), s.throttled},
+		{s.beyondMinuteLimit(), s.throttled},
 		{after(f.ErrorAfter), broken},
 		{longer(f.ContextLimit), s.tooLong},
 		{contains(f.Refuse), refuse},
@@ -108,26 +109,6 @@ func every(n int) func(*completion) bool {
 		return nil
 	}
 	return func(q *completion) bool { return q.nth%int64(n) == 0 }
-}
-
-// beyondMinuteLimit counts the requests of the last minute.
-func (s *Server) beyondMinuteLimit(limit int) func(*completion) bool {
-	if limit <= 0 {
-		return nil
-	}
-	return func(*completion) bool {
-		s.minute.Lock()
-		defer s.minute.Unlock()
-		now := time.Now()
-		s.minute.at = slices.DeleteFunc(s.minute.at, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
-		if len(s.minute.at) >= limit {
-			s.limited.Add(1)
-			return true
-		}
-		s.minute.at = append(s.minute.at, now)
-		s.mostInMinute.Store(max(s.mostInMinute.Load(), int64(len(s.minute.at))))
-		return false
-	}
 }
 
 func after(n int) func(*completion) bool {

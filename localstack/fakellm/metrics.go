@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,13 +16,7 @@ type counters struct {
 	promptTokens, generationTokens atomic.Int64
 	preempted                      atomic.Int64
 	stopped, cut, aborted          atomic.Int64 // answers, by how they ended
-	limited, mostInMinute          atomic.Int64 // with Faults.MinuteLimit
-}
-
-// minute is the requests of the last minute, with Faults.MinuteLimit.
-type minute struct {
-	sync.Mutex
-	at []time.Time // the oldest first
+	limited, mostInMinute          atomic.Int64 // with Faults.MinuteLimit or MinuteTokens
 }
 
 // metrics serves the metrics in Prometheus' text format, with vLLM's names and
@@ -63,7 +56,8 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		value            int64
 	}{
 		{"fakellm_requests_total", "counter", "Completions that were asked for.", s.requests.Load()},
-		{"fakellm_limited_total", "counter", "Requests that were refused because of --minute-limit.", s.limited.Load()},
+		{"fakellm_limited_total", "counter", "Requests that were refused because of --minute-limit or --minute-tokens.",
+			s.limited.Load()},
 		{"fakellm_max_minute", "gauge", "Requests within a minute, at most, with --minute-limit.", s.mostInMinute.Load()},
 		{"fakellm_max_running", "gauge", "Requests that ran at once, at most.", s.peak.Load()},
 	} {

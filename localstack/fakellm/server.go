@@ -68,7 +68,8 @@ func New(cfg Config) (*Server, error) {
 	f := cfg.Faults
 	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay, f.GatewayTimeout) < 0 ||
 		min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
-			f.ContextLimit, f.OverloadEvery, f.MinuteLimit, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
+			f.ContextLimit, f.OverloadEvery, f.MinuteLimit, f.MinuteTokens, f.FreezeAfter, f.DieAfter, f.ErrorAfter,
+			f.SpacesTimes) < 0 {
 		return nil, errors.New("a time, a number of tokens, a limit or a count is negative")
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: time.Now(), frozen: make(chan struct{})}
@@ -124,6 +125,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 			return
 		}
 	}
+	s.stateLimits(w)
 	a := s.answer(q)
 	s.promptTokens.Add(int64(a.asked))
 	if !s.work(r, s.latency(a.digest)) {

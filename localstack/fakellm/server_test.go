@@ -197,6 +197,36 @@ func TestMinuteLimitHoldsForAnyMinute(t *testing.T) {
 	})
 }
 
+func TestMinuteLimitsAreStated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, fakellm.Config{Tokens: 9, Faults: fakellm.Faults{MinuteLimit: 5, MinuteTokens: 25,
+			LimitHeaders: true}})
+		for _, c := range []struct {
+			at              time.Duration // since the last one
+			code            int
+			requests, reset string // left
+			tokens          string
+		}{
+			{0, 200, "4", "1m0s", "15"}, {10 * time.Second, 200, "3", "1m0s", "5"}, {time.Second, 429, "3", "59s", "5"},
+			{49 * time.Second, 200, "3", "1m0s", "5"},
+		} {
+			time.Sleep(c.at)
+			h := post(t, s, "/v1/completions", `{"prompt":"x"}`)
+			got := []string{fmt.Sprint(h.Code), h.Header().Get("X-Ratelimit-Limit-Requests"),
+				h.Header().Get("X-Ratelimit-Remaining-Requests"), h.Header().Get("X-Ratelimit-Reset-Requests"),
+				h.Header().Get("X-Ratelimit-Limit-Tokens"), h.Header().Get("X-Ratelimit-Remaining-Tokens")}
+			want := []string{fmt.Sprint(c.code), "5", c.requests, c.reset, "25", c.tokens}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("after %s: %s", c.at, diff)
+			}
+			if c.code == 429 && !strings.Contains(h.Body.String(), "tokens per min") {
+				t.Errorf("it says %s", h.Body)
+			}
+		}
+	})
+}
+
 func TestDieExitsAtItsPrompt(t *testing.T) {
 	t.Parallel()
 	var codes []int

@@ -15,6 +15,7 @@ import (
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
 	"rollout/localstack/fakellm"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/host"
 	"rollout/shared/input"
 )
@@ -35,7 +36,8 @@ type setup struct {
 	engine     engine.Engine
 	inFlight   int
 	checkpoint time.Duration
-	ports      *host.Ports // the stores as it sees them; nil is the installation's ports
+	limit      ratelimit.Amount // of the pool; it learns others from its server
+	ports      *host.Ports      // the stores as it sees them; nil is the installation's ports
 }
 
 // work runs a worker until the test ends or it is killed or drained.
@@ -59,7 +61,7 @@ func (p *system) work(s setup) *runningWorker {
 	exec := infer.New(infer.Config{Engine: s.engine, Clock: ports.Clock, Log: ports.Log,
 		ProgressTimeout: p.deploy.Worker.ProgressTimeout.Std(), MaxOutage: 10 * time.Second})
 	h.Worker = worker.New(ports, worker.Config{ID: h.id, Pool: "default", Timings: host.Timings(p.deploy.Health),
-		InFlight:           s.inFlight,
+		InFlight: s.inFlight, Limit: s.limit, LearnLimits: true,
 		CheckpointInterval: s.checkpoint, Drain: p.deploy.Worker.DrainBudget.Std(),
 		Grace: p.deploy.Defaults.Limits.Grace.Std()},
 		input.NewIndex(ports.Blobs, ports.Docs), exec)

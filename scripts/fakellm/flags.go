@@ -56,6 +56,8 @@ func faults(f *flag.FlagSet, to *fakellm.Faults) {
 	count(&to.OverloadEvery, "overload-every", "429 or 503 for every request whose number is a multiple of this `number`")
 	f.DurationVar(&to.RetryAfter, "retry-after", time.Second, "`time` in the Retry-After of those")
 	count(&to.MinuteLimit, "minute-limit", "429 for each request beyond this `number` within any minute")
+	count(&to.MinuteTokens, "minute-tokens", "429 for each request beyond this `number` of tokens within any minute")
+	f.BoolVar(&to.LimitHeaders, "limit-headers", false, "state both limits in the headers of answers, as OpenAI does")
 	f.BoolVar(&to.RetryDate, "retry-date", false, "write Retry-After as a date")
 	f.BoolVar(&to.ChatOnly, "chat-only", false, "do not serve /v1/completions")
 	f.BoolVar(&to.NoMetrics, "no-metrics", false, "do not serve /metrics")

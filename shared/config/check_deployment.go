@@ -231,6 +231,9 @@ func (p Pool) checkTrains(c *checker, at string, earlier []Pool) {
 	if p.TokensPerMinute > 0 {
 		c.add(at+".tokens_per_minute", asksNothing)
 	}
+	if p.IgnoreServerLimits {
+		c.add(at+".ignore_server_limits", asksNothing)
+	}
 	if slices.ContainsFunc(earlier, Pool.Trains) {
 		c.add(at+".executor", "an earlier pool trains: declare one training pool, and start several workers in it")
 	}

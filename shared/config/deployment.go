@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -153,6 +155,9 @@ type Pool struct {
 	// answers.
 	RequestsPerMinute int `toml:"requests_per_minute"`
 	TokensPerMinute   int `toml:"tokens_per_minute"`
+	// IgnoreServerLimits has the workers keep to those alone, whatever the server says of
+	// its own limits.
+	IgnoreServerLimits bool `toml:"ignore_server_limits"`
 }
 
 // Executors of pools.
@@ -164,8 +169,26 @@ const (
 // Trains reports whether the pool's workers train models.
 func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
 
-// Limited reports whether the pool's workers share a limit.
+// Limited reports whether the pool's workers share a limit of the config.
 func (p Pool) Limited() bool { return p.RequestsPerMinute > 0 || p.TokensPerMinute > 0 }
+
+// LearnsLimits reports whether the pool's workers share the limits that their server
+// states, or that its refusals show. That takes one server for all of them: of several,
+// each may have limits of its own, and where each worker has a machine, perMachine, so
+// has a server on the loopback address.
+func (d Deployment) LearnsLimits(pool string, perMachine bool) bool {
+	p, e := d.Pool(pool), d.ForPool(pool).Engine
+	servers := e.Servers()
+	if p.Trains() || p.IgnoreServerLimits || e.InProcess() || len(servers) != 1 {
+		return false
+	}
+	at, err := url.Parse(servers[0])
+	if err != nil { // whoever connects refuses it
+		return false
+	}
+	ip := net.ParseIP(at.Hostname())
+	return !perMachine || at.Hostname() != "localhost" && !ip.IsLoopback()
+}
 
 // Pool returns the pool of that name, or the zero Pool.
 func (d Deployment) Pool(name string) Pool {

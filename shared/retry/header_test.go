@@ -24,3 +24,16 @@ func TestAfterReadsSecondsAndDates(t *testing.T) {
 		}
 	}
 }
+
+func TestAfterPrefersMilliseconds(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]time.Duration{
+		"19500": 19500 * time.Millisecond, "1e300": 24 * time.Hour, "0": 20 * time.Second, "-5": 20 * time.Second,
+		"NaN": 20 * time.Second, "soon": 20 * time.Second,
+	} {
+		h := http.Header{"Retry-After": {"20"}, "Retry-After-Ms": {value}}
+		if got := retry.After(h); got != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
+		}
+	}
+}

@@ -14,7 +14,6 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/shared/fault"
-	"rollout/shared/retry"
 )
 
 // Answer posts the request's bytes, with the members stream and stream_options
@@ -230,7 +229,7 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	}
 	var sent *sentError
 	if errors.As(err, &sent) {
-		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, retry.After(resp.Header))
+		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, resp.Header)
 	}
 	if err != nil {
 		return engine.Answer{}, answerFault(t, err)
@@ -240,6 +239,7 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 		return engine.Answer{}, answerFault(t, err)
 	}
 	k.drain()
+	a.RateLimit = rateLimitOf(resp.Header)
 	return a, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 	"unicode"
 
 	"rollout/gpuworker/engine"
@@ -87,7 +86,7 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 	case noRoute && !s.aboutModel():
 		err = errNoRoute
 	default:
-		return c.bodyFault(t, resp.StatusCode, body, retry.After(resp.Header))
+		return c.bodyFault(t, resp.StatusCode, body, resp.Header)
 	}
 	return refused(t.op, "%w", &engine.StatusError{Status: resp.StatusCode,
 		Err: fmt.Errorf("%w: status %d: %s", err, resp.StatusCode, c.presentable(s.message))})
@@ -96,7 +95,7 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 // bodyFault classifies an error by its status and body. A status in the body
 // overrides the response's, which gateways rewrite and streams do not have. A
 // response's status that concerns every request is not overridden.
-func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration) error {
+func (c *Client) bodyFault(t target, status int, body []byte, header http.Header) error {
 	s := parseServerError(body)
 	if kindOf(status) == fault.Invalid || kindOf(status) == fault.Corrupt {
 		if s.status != 0 {
@@ -120,14 +119,20 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	case status == http.StatusUnauthorized: // a 403 may be about one prompt
 		e.Remedy = "check the inference server's key"
 	case e.Kind == fault.Throttled:
-		e.RetryAfter = hint
+		e.RetryAfter = retry.After(header)
 	}
 	if 300 <= status && status < 400 {
 		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
 	}
-	e.Err = &engine.StatusError{Status: status, Param: s.param, Named: s.forbidden() || s.tooLong(status),
-		Quota: oneOf(quotaCodes, s.code) || oneOf(quotaCodes, s.kind),
-		Err:   fmt.Errorf("status %d: %s", status, c.presentable(s.message))}
+	said := &engine.StatusError{Status: status, Param: s.param, Named: s.forbidden() || s.tooLong(status),
+		Quota:     oneOf(quotaCodes, s.code) || oneOf(quotaCodes, s.kind),
+		RateLimit: rateLimitOf(header),
+		Err:       fmt.Errorf("status %d: %s", status, c.presentable(s.message))}
+	if status == http.StatusTooManyRequests && !said.Quota {
+		said.RateLimit = refusalOf(header, s)
+		e.RetryAfter = said.RateLimit.Wait
+	}
+	e.Err = said
 	if e.Kind == fault.Corrupt && status >= 500 {
 		e.Err = &engine.ServerError{Received: true, Err: e.Err}
 	}

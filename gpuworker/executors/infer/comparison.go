@@ -35,6 +35,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 	spent := engine.UsageOf(err)
 	switch {
 	case err == nil:
+		permit.Report(got.RateLimit)
 		permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
 		spent = got.Usage
 		t.blame.mu.Lock()
@@ -50,6 +51,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 		t.blame.mu.Unlock()
 	}
 	if err != nil {
+		permit.Report(engine.RateLimitOf(err))
 		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
 	}
 	t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)

@@ -53,6 +53,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		spent := engine.UsageOf(err)
 		t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)
+		permit.Report(engine.RateLimitOf(err))
 		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
 		wait, fatal := t.attribute(ctx, a, i, adm.Request, err)
 		if fatal != nil {
@@ -74,6 +75,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 
 // answerOf settles the permit of an answered request and returns the answer.
 func (t *execution) answerOf(got engine.Answer, req engine.Request, permit worker.Permit) dialect.Answer {
+	permit.Report(got.RateLimit)
 	permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens, !got.Usage.Unknown)
 	if req.FitMaxTokens { // the higher one is our default
 		got.MaxTokens = 0

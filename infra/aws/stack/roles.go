@@ -109,11 +109,12 @@ func (b *builder) functionGrants(function string) []grant {
 // workerGrants returns the statements for the workers of a pool. A worker
 // processes untrusted prompts, so it gets the least: it can't overwrite objects,
 // and it writes only heartbeat and shard documents, and those that divide a limit if
-// its pool has one. All pools' limits are in one partition, which is the smallest thing
-// that a policy can name: the workers of a limited pool may write other pools' limits.
+// its pool has one, or may learn one from its server. All pools' limits are in one
+// partition, which is the smallest thing that a policy can name: the workers of a
+// limited pool may write other pools' limits.
 func (b *builder) workerGrants(pool string) []grant {
 	written := []string{beats, shards}
-	if b.Deployment.Pool(pool).Limited() {
+	if b.Deployment.Pool(pool).Limited() || b.Deployment.LearnsLimits(pool, true) {
 		written = append(written, poolLimits)
 	}
 	return join(

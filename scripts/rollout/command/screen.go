@@ -47,6 +47,9 @@ func (s screen) body() string {
 	if v := s.servers(); v != "" && s.anyOpen() {
 		parts = append(parts, v)
 	}
+	if l := s.limits(); l != "" && s.anyOpen() {
+		parts = append(parts, l)
+	}
 	if q := s.queues(); q != "" && s.anyOpen() {
 		parts = append(parts, q)
 	}
@@ -222,6 +225,27 @@ func (s screen) servers() string {
 		}
 		return s.colours.in(red, cell)
 	})
+}
+
+// limits describes the limits of pools on requests and tokens.
+func (s screen) limits() string {
+	var b strings.Builder
+	for _, l := range status.Limits(s.Workers) {
+		var parts []string
+		if limit := diagnosis.FormatLimit(l); limit != "" {
+			parts = append(parts, fmt.Sprintf("%s, %.0f %% used", limit, 100*l.Used()))
+		}
+		if l.WaitUntil != nil && l.WaitUntil.After(s.now) {
+			parts = append(parts, "the server wants no requests for "+progress.FormatElapsed(l.WaitUntil.Sub(s.now)))
+		}
+		if l.Waiting > 0 && len(parts) > 0 {
+			parts = append(parts, fmt.Sprintf("waiting requests: %d", l.Waiting))
+		}
+		if len(parts) > 0 {
+			fmt.Fprintf(&b, "limit of pool %s: %s\n", progress.SanitizeLine(l.Pool, 32), strings.Join(parts, "; "))
+		}
+	}
+	return b.String()
 }
 
 // serverState describes the state of a server.

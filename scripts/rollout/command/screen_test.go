@@ -84,6 +84,22 @@ http://b/v1  down   0      -        connection refused
 	}
 }
 
+func TestLimitsOfPoolsAreLines(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := screen{now: now, Overview: api.Overview{Workers: []status.WorkerStatus{
+		{Pool: "a", Alive: true, Load: health.Load{Limit: &health.Limit{Requests: 600, RequestsFrom: "headers",
+			UsedRequests: 590, Waiting: 4, WaitUntil: now.Add(7 * time.Second)}}},
+		{Pool: "b", Alive: true, Load: health.Load{Limit: &health.Limit{Waiting: 1, WaitUntil: now.Add(-time.Second)}}},
+		{Pool: "c", Alive: true},
+	}}}
+	const want = "limit of pool a: 600 requests a minute (as the server states), 98 % used; " +
+		"the server wants no requests for 7.0s; waiting requests: 4\n"
+	if got := s.limits(); got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+}
+
 func TestColoursChangeNoText(t *testing.T) {
 	t.Parallel()
 	for _, one := range []bool{false, true} {

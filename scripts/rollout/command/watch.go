@@ -223,17 +223,20 @@ func (w *watcher) redraw(o api.Overview) error {
 	return err
 }
 
-// jsonLine is what `status --json` prints for each run: its status, the workers of its pool and all queues.
+// jsonLine is what `status --json` prints for each run: its status, the workers of its pools and their limits, and all
+// queues.
 type jsonLine struct {
 	status.Status
 	Workers []status.WorkerStatus `json:"workers"`
+	Limits  []status.PoolLimit    `json:"limits"`
 	Queues  []status.QueueStatus  `json:"queues"`
 }
 
 func jsonLines(o api.Overview, runs []status.Status) string {
 	var b strings.Builder
 	for _, r := range runs {
-		line, err := json.Marshal(jsonLine{r, workersOf(o, r), o.Queues})
+		workers := workersOf(o, r)
+		line, err := json.Marshal(jsonLine{r, workers, status.Limits(workers), o.Queues})
 		if err != nil { // impossible: a status contains only types that JSON can encode
 			continue
 		}

@@ -194,6 +194,15 @@ type Limit struct {
 	// Requests and Tokens are the limits of the whole pool; 0 sets none.
 	Requests int64 `json:"requests_per_minute,omitempty"`
 	Tokens   int64 `json:"tokens_per_minute,omitempty"`
+	// RequestsFrom and TokensFrom say where they come from: "config", "headers" of the
+	// server, or "refusals", what it answered in the minute before it refused.
+	RequestsFrom string `json:"requests_from,omitempty"`
+	TokensFrom   string `json:"tokens_from,omitempty"`
+	// UsedRequests and UsedTokens are what this worker used in the last minute.
+	UsedRequests int64 `json:"used_requests,omitempty"`
+	UsedTokens   int64 `json:"used_tokens,omitempty"`
+	// WaitUntil is until when the server wants no requests; zero if it takes some.
+	WaitUntil time.Time `json:"wait_until,omitzero"`
 	// ShareRequests and ShareTokens are what this worker may use of them now.
 	ShareRequests int64 `json:"share_requests,omitempty"`
 	ShareTokens   int64 `json:"share_tokens,omitempty"`

@@ -102,6 +102,27 @@ func (b *Budget) Settle(number int64, cost, actual Amount, now time.Time) {
 	}
 }
 
+// Refuse says that the server refused a request. It counts no more, but the pace stays:
+// it is as if the request had been made later.
+func (b *Budget) Refuse(number int64, cost Amount, now time.Time) {
+	b.advance(now)
+	if number > b.newest-buckets {
+		b.add(number, Amount{}.Minus(cost))
+	}
+}
+
+// Answered returns what was begun within the last Minute and was not refused, and how
+// long ago the first of it began.
+func (b *Budget) Answered(now time.Time) (sum Amount, since time.Duration) {
+	b.advance(now)
+	for age := range buckets {
+		if b.used[mod(b.newest-age)].Requests > 0 {
+			since = time.Duration(age) * bucket
+		}
+	}
+	return b.sum, since
+}
+
 // Usage returns what was begun within the last Minute.
 func (b *Budget) Usage(now time.Time) (u Usage) {
 	b.advance(now)

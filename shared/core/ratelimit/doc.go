@@ -23,6 +23,17 @@
 // longer, the more workers hold one: they renew about half a time a second in all,
 // and no two writes of the document are less than a second apart (see Doc.Wait).
 //
+// # What the server says
+//
+// The limit is that of the config, or a lower one that workers learn from the answers of
+// their server: it states its limits, or refuses. A worker tells its Lease of each answer
+// (Lease.Report), and keeps to what it says at once. The document has it for the others
+// (Doc.Learnt). A refusal also stops the pool for as long as the server wants. See Learnt
+// for how a limit is estimated of which only refusals show something.
+//
+// While no limit is known, everything begins at once, and the document is read once and
+// not written.
+//
 // The package reads no clock and no document. The caller passes its clock's time; a
 // Rules' Skew covers the difference of clocks.
 package ratelimit

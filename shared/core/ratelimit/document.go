@@ -35,6 +35,8 @@ type Doc struct {
 	Grants []Grant `json:"grants,omitempty"`
 	// Cooling are permits that were given up within a minute of their use, by worker.
 	Cooling []Cooling `json:"cooling,omitempty"`
+	// Learnt is what the server said about its limits.
+	Learnt Learnt `json:"learnt,omitzero"`
 }
 
 // Grant is one worker's share of the limit.
@@ -62,6 +64,7 @@ type Cooling struct {
 
 // Rules are the settings of a limit.
 type Rules struct {
+	// Limit is that of the config. Of a Doc's methods it is the one that holds.
 	Limit Amount
 	// Skew is the largest difference of two workers' clocks.
 	Skew time.Duration

@@ -28,7 +28,7 @@ const (
 )
 
 // Lease is a worker's side of a limit: its Budget, and when it takes a slice, renews
-// it and gives it up.
+// it and gives it up. While no limit is known, it lets everything begin.
 //
 //	no slice ──requests wait──▶ look ──▶ slice ──renewal is due, or requests wait and more is free──▶ slice
 //	   ▲                                   └── renewal is due and nothing is used ──┐
@@ -44,6 +44,15 @@ type Lease struct {
 	// the worker does not look.
 	renewAt, lookAt time.Time
 	yields          int // times in a row that others wrote first
+
+	// What is known of the server's limits, and of that what the document does not say
+	// yet, and what a write under way says.
+	learnt       Learnt
+	news, saying news
+	unread       bool // the document was not read yet
+	learns       bool
+	limit        Amount // that holds
+	refusals     int    // in a row that named no wait
 }
 
 // Demand is what waits for a share.
@@ -52,17 +61,113 @@ type Demand struct {
 	Largest Amount // the largest part of their costs; of the last ones if none waits
 }
 
-// NewLease returns the lease of a worker without a slice.
-func NewLease(r Rules, worker string, now time.Time) *Lease {
-	return &Lease{Budget: NewBudget(now), rules: r, worker: worker, lookAt: now}
+// NewLease returns the lease of a worker without a slice. Learns says whether the worker
+// learns limits from its server. Then it looks at the document once at its start.
+func NewLease(r Rules, worker string, learns bool, now time.Time) *Lease {
+	return &Lease{Budget: NewBudget(now), rules: r, worker: worker, lookAt: now, learns: learns, unread: learns,
+		limit: r.Limit}
+}
+
+// Limit returns the limit that holds, as far as this worker knows.
+func (l *Lease) Limit() Effective { return l.rules.Effective(l.learnt) }
+
+// IsLimited reports whether any limit holds.
+func (l *Lease) IsLimited() bool { return !l.limit.IsZero() }
+
+// WaitUntil returns until when the server wants no requests; the past if it takes some.
+func (l *Lease) WaitUntil() time.Time { return l.learnt.WaitUntil }
+
+// Next returns when a request of that cost may begin: now or later, or not before
+// the worker has another share.
+func (l *Lease) Next(cost Amount, now time.Time) (at time.Time, ok bool) {
+	at = now
+	if l.IsLimited() {
+		if at, ok = l.Budget.Next(cost.Of(l.limit), now); !ok {
+			return at, false
+		}
+	}
+	if wait := earliest(l.learnt.WaitUntil, now.Add(MaxWait)); wait.After(at) {
+		at = wait
+	}
+	return at, !l.IsLimited() || at.Before(l.until)
+}
+
+// Report takes in what an answer says about the server's limits. Number is that of Begin,
+// and began when the request began.
+func (l *Lease) Report(r Report, number int64, cost Amount, began, now time.Time) {
+	if !l.learns {
+		return
+	}
+	if r = r.bounded(); !r.Limit.IsZero() {
+		l.news.stated, l.news.statedAt = r.Limit, now
+	}
+	switch {
+	case !r.Refused:
+		l.refusals = 0
+	case r.AtOnce: // fewer at once are allowed, not fewer a minute
+		l.Refuse(number, cost, now)
+		r.Wait = 0
+	default:
+		l.Refuse(number, cost, now)
+		if r.Wait < firstWait { // else all that wait would be refused again and again
+			r.Wait = min(firstWait<<min(l.refusals, 8), lastWait)
+		}
+		if began.After(l.learnt.WaitUntil) { // else it is of the same burst
+			l.refusals++
+		}
+	}
+	if r.Wait > 0 {
+		l.news.waitUntil = latest(l.news.waitUntil, now.Add(r.Wait))
+	}
+	if r.Refused && !r.AtOnce && l.news.refusal.at.IsZero() && l.tellsOfMinute(r, began, now) {
+		l.news.refusal = refusal{at: now, began: began, tokens: r.OfTokens}
+	}
+	if l.news != (news{}) {
+		l.know(Doc{Learnt: l.learnt}, now)
+	}
+}
+
+// A refusal tells of the limit of a minute if the server wants a long wait, or if the
+// worker has asked for most of a minute. Others may be due to a burst.
+const (
+	longWait   = 10 * time.Second
+	longEnough = 45 * time.Second
+)
+
+func (l *Lease) tellsOfMinute(r Report, began, now time.Time) bool {
+	if l.learnt.counts(l.worker, began) {
+		return false
+	}
+	answered, since := l.Answered(now)
+	return r.Wait >= longWait || answered.Requests > 0 && (since >= longEnough || !l.learnt.Found.IsZero())
+}
+
+// know takes in what a document says, with the worker's news, and returns the document
+// with them.
+func (l *Lease) know(d Doc, now time.Time) Doc {
+	d.Learnt = d.Learnt.asOf(now, l.rules.Skew)
+	answered := Amount{}
+	if !l.news.refusal.at.IsZero() {
+		answered, _ = l.Answered(now)
+	}
+	d = d.learn(l.news, l.worker, answered, now)
+	l.learnt = d.Learnt
+	before := l.limit
+	l.limit = l.rules.under(l.learnt).Limit
+	if l.limit != before { // what is above the new limit waits for the next share
+		l.share = l.share.Of(l.limit).Min(l.limit)
+	}
+	return d
 }
 
 // NextLook returns when the worker is to read the document; false for not before
-// something waits.
+// something waits or is learnt.
 func (l *Lease) NextLook(d Demand) (at time.Time, ok bool) {
 	held := l.grant.Worker != ""
 	switch {
-	case d.Waiting > 0 && !(held && l.rules.Limit.Within(l.grant.Share)):
+	case l.unread, l.HasNews():
+		return l.lookAt, true
+	case d.Waiting > 0 && l.IsLimited() && !(held && l.limit.Within(l.grant.Share)):
 		return l.lookAt, true
 	case held:
 		return latest(l.renewAt, l.lookAt), true
@@ -70,14 +175,41 @@ func (l *Lease) NextLook(d Demand) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
+// HasNews reports whether others should know what the worker has learnt. A limit that is
+// stated again is no news.
+func (l *Lease) HasNews() bool {
+	n := l.news
+	n.stated, n.statedAt = Amount{}, time.Time{}
+	return n != (news{}) || l.news.statedAt.After(l.saying.statedAt) && l.news.stated != l.saying.stated
+}
+
+// settleTime is how long after a refusal it is told: the outcome of the requests that
+// began with it is known then.
+const settleTime = time.Second
+
 // Look returns the document that the worker is to write, and false if it leaves the
 // document as it is. Call Saved once it is written. After a Conflict, look again at
 // NextLook.
 func (l *Lease) Look(d Doc, demand Demand, now time.Time) (Doc, bool) {
+	l.unread = false
+	if at := l.news.refusal.at.Add(settleTime); at.After(now) && at.Sub(now) <= settleTime {
+		l.lookAt = at
+		return d, false
+	}
 	_, registered := d.Grant(l.worker)
 	due := registered && !now.Before(l.renewAt)
-	next, ok := l.next(d, demand, now, due)
+	e := l.Limit()
+	l.news.raise = due && demand.Waiting > 0 && (e.RequestsFrom == FromRefusals || e.TokensFrom == FromRefusals)
+	known := d.Learnt.asOf(now, l.rules.Skew)
+	d = l.know(d, now)
+	told := d.Learnt.saysMoreThan(known)
+	next, ok := l.next(d, demand, now, due || told)
+	if !ok && told { // there is no room for its slice
+		next, ok = d, true
+		next.Schema, next.At = Schema, now.UTC()
+	}
 	if !ok {
+		l.news, l.saying = news{}, l.news
 		l.lookAt = now.Add(max(minLook, time.Duration(len(d.Grants))*lookPerHolder))
 		if registered { // its renewal comes first
 			l.lookAt = earliest(l.lookAt, latest(l.renewAt, now.Add(retryAfter)))
@@ -101,20 +233,22 @@ func (l *Lease) Look(d Doc, demand Demand, now time.Time) (Doc, bool) {
 	}
 	l.yields = 0
 	l.lookAt = now.Add(retryAfter)
+	l.saying = l.news
 	g, _ := next.Grant(l.worker)
 	l.Allow(l.share.Min(g.Share), l.until)
 	return next, true
 }
 
 // next returns the document with the worker's next slice, and whether that is worth a
-// write.
+// write. It is if the slice is due, or the document is written anyway.
 func (l *Lease) next(d Doc, demand Demand, now time.Time, due bool) (Doc, bool) {
-	usage := l.Usage(now)
+	usage, rules := l.Usage(now), l.rules
+	rules.Limit = l.limit
 	mine, registered := d.Grant(l.worker)
-	if demand.Waiting == 0 && usage[0].IsZero() {
-		return l.rules.Leave(d, l.worker, usage, now), due
+	if demand.Waiting == 0 && usage[0].IsZero() || !l.IsLimited() {
+		return rules.Leave(d, l.worker, usage, now), due
 	}
-	next, g, ok := l.rules.Take(d, Ask{l.worker, l.want(usage, demand), l.least(demand), usage}, now)
+	next, g, ok := rules.Take(d, Ask{l.worker, l.want(usage, demand), l.least(demand), usage}, now)
 	if !ok || !registered || due {
 		return next, ok
 	}
@@ -122,7 +256,7 @@ func (l *Lease) next(d Doc, demand Demand, now time.Time, due bool) (Doc, bool) 
 		return d, false
 	}
 	gain := g.Share.Minus(mine.Share)
-	for k, limit := range l.rules.Limit.vector() {
+	for k, limit := range rules.Limit.vector() {
 		if n := gain.vector()[k]; n > 0 && n*minGain*int64(len(next.Grants)) >= limit {
 			return next, true
 		}
@@ -137,13 +271,18 @@ func (l *Lease) Leave(d Doc, now time.Time) (Doc, bool) {
 		return d, false
 	}
 	l.Allow(Amount{}, l.until)
-	return l.rules.Leave(d, l.worker, l.Usage(now), now), true
+	rules := l.rules
+	rules.Limit = l.limit
+	return rules.Leave(d, l.worker, l.Usage(now), now), true
 }
 
 // Saved says that the document that Look returned was written. Asked is the time that
 // Look was called with. Until then the worker may use the lesser of its old and its new
 // share, whichever of them the document has.
 func (l *Lease) Saved(d Doc, asked time.Time) {
+	if l.news == l.saying {
+		l.news = news{}
+	}
 	g, ok := d.Grant(l.worker)
 	l.grant = g
 	if !ok {
@@ -170,7 +309,7 @@ func (l *Lease) yield() time.Duration {
 // want returns what the worker could use in a minute.
 func (l *Lease) want(u Usage, d Demand) Amount {
 	if d.Waiting > 0 {
-		return l.rules.Limit
+		return l.limit
 	}
 	all := Amount{}
 	for _, part := range u {

@@ -67,8 +67,10 @@ func filled(t *testing.T) *meter.Meter {
 	st.Done.Set.Add(0)
 	isDead := func(b health.Heartbeat) bool { return b.Worker == "d" }
 	m.RecordScan(observe.Scan{Runs: []run.State{st}, IsDead: isDead, Heartbeats: []health.Heartbeat{
-		{Worker: "a", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 60}},
-		{Worker: "b", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 4}},
+		{Worker: "a", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 60,
+			Limit: &health.Limit{Requests: 600, RequestsFrom: "headers", UsedRequests: 200, Waiting: 3}}},
+		{Worker: "b", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 4,
+			Limit: &health.Limit{Requests: 600, RequestsFrom: "headers", UsedRequests: 100, Tokens: 9, TokensFrom: "config"}}},
 		{Worker: "d", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 9}},
 		{Worker: "g", Pool: "default", State: health.Gone},
 	}})
@@ -131,6 +133,10 @@ func TestMetricsHaveRecordedValues(t *testing.T) {
 		`rollout_workers{pool="default",state="ready"} 2`,
 		`rollout_workers{pool="default",state="dead"} 1`,
 		`rollout_pool_requests_in_flight{pool="default"} 64`,
+		`rollout_pool_limit_per_minute{pool="default",resource="requests",source="headers"} 600`,
+		`rollout_pool_limit_per_minute{pool="default",resource="tokens",source="config"} 9`,
+		`rollout_pool_limit_used{pool="default",resource="requests",source="headers"} 300`,
+		`rollout_pool_limit_waiting_requests{pool="default",resource="requests",source="headers"} 3`,
 		`rollout_queue_messages{queue="tasks",state="visible"} 1`,
 		`rollout_queue_messages{queue="tasks",state="hidden"} 1`,
 		`rollout_queue_dead_letters{queue="tasks"} 2`,

@@ -30,12 +30,36 @@ type scan struct {
 	phases map[run.Phase]int
 	pools  map[poolState]int
 	busy   map[string]int // by pool
+	limits map[poolLimit]limited
 	queues queue.Depther
 	names  []string
 }
 
 // poolState is a pool and a state of its workers.
 type poolState struct{ pool, state string }
+
+// poolLimit is a pool, what its limit counts, and where that comes from.
+type poolLimit struct{ pool, resource, from string }
+
+// limited is a limit of a minute, what was used of it in the last one, and how many
+// requests waited for it.
+type limited struct{ limit, used, waiting int64 }
+
+// addLimit adds what a living worker reports of its pool's limit.
+func addLimit(to map[poolLimit]limited, pool string, l *health.Limit) {
+	if l == nil {
+		return
+	}
+	for _, v := range []struct {
+		resource, from string
+		limit, used    int64
+	}{{"requests", l.RequestsFrom, l.Requests, l.UsedRequests}, {"tokens", l.TokensFrom, l.Tokens, l.UsedTokens}} {
+		if v.limit > 0 {
+			k := poolLimit{pool, v.resource, v.from}
+			to[k] = limited{v.limit, to[k].used + v.used, to[k].waiting + int64(l.Waiting)}
+		}
+	}
+}
 
 // dead is the state of a worker whose heartbeat has expired.
 const dead = "dead"
@@ -50,7 +74,7 @@ func (s *scan) set(x observe.Scan) {
 	slices.SortFunc(runs, func(a, b run.State) int {
 		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Run, b.Run))
 	})
-	pools, busy := map[poolState]int{}, map[string]int{}
+	pools, busy, limits := map[poolState]int{}, map[string]int{}, map[poolLimit]limited{}
 	for _, b := range x.Heartbeats {
 		state := string(b.State)
 		switch {
@@ -60,12 +84,13 @@ func (s *scan) set(x observe.Scan) {
 			state = dead
 		default:
 			busy[b.Pool] += b.Load.InFlight
+			addLimit(limits, b.Pool, b.Load.Limit)
 		}
 		pools[poolState{b.Pool, state}]++
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs, s.phases, s.pools, s.busy = runs[:min(len(runs), maxRuns)], phases, pools, busy
+	s.runs, s.phases, s.pools, s.busy, s.limits = runs[:min(len(runs), maxRuns)], phases, pools, busy, limits
 }
 
 // TrackQueueDepths adds gauges of the messages and the dead letters of the named queues, if
@@ -92,6 +117,13 @@ var (
 	poolSize  = describe("workers", "Workers that have a heartbeat, by state.", "pool", "state")
 	poolBusy  = describe("pool_requests_in_flight",
 		"Requests of all live workers of the pool to their engines.", "pool")
+	poolLimited = describe("pool_limit_per_minute",
+		"What the workers of the pool together may use in a minute: requests or tokens, and where the limit comes from.",
+		"pool", "resource", "source")
+	poolUsed = describe("pool_limit_used",
+		"What they used in the last minute of a limit.", "pool", "resource", "source")
+	poolWaiting = describe("pool_limit_waiting_requests",
+		"Requests that waited for a limit at once, since the last heartbeats.", "pool", "resource", "source")
 	queueDepth = describe("queue_messages",
 		"Messages in a queue: visible ones, and hidden ones, which are being handled.", "queue", "state")
 	deadDepth = describe("queue_dead_letters", "Messages that could not be handled.", "queue")
@@ -100,7 +132,8 @@ var (
 // Describe implements prometheus.Collector.
 func (s *scan) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		openRuns, runItems, runShards, runTokens, runPhase, poolSize, poolBusy, queueDepth, deadDepth,
+		openRuns, runItems, runShards, runTokens, runPhase, poolSize, poolBusy, poolLimited, poolUsed, poolWaiting,
+		queueDepth, deadDepth,
 	} {
 		out <- d
 	}
@@ -112,7 +145,7 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	s.mu.Lock()
-	runs, phases, pools, busy, queues, names := s.runs, s.phases, s.pools, s.busy, s.queues, s.names
+	runs, phases, pools, busy, limits, queues, names := s.runs, s.phases, s.pools, s.busy, s.limits, s.queues, s.names
 	s.mu.Unlock()
 	for phase, n := range phases {
 		gauge(openRuns, float64(n), string(phase))
@@ -135,6 +168,11 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 	}
 	for pool, n := range busy {
 		gauge(poolBusy, float64(n), pool)
+	}
+	for k, l := range limits {
+		gauge(poolLimited, float64(l.limit), k.pool, k.resource, k.from)
+		gauge(poolUsed, float64(l.used), k.pool, k.resource, k.from)
+		gauge(poolWaiting, float64(l.waiting), k.pool, k.resource, k.from)
 	}
 	if queues == nil {
 		return
