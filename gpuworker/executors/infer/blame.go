@@ -260,7 +260,7 @@ func (t *execution) askLedger(ctx context.Context, i *inquiry, now time.Time) (
 	l := t.blame
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a = l.ledger.Admit(i.item, i.tries == 0, now)
+	a = l.ledger.Admit(i.item, &i.evidence, i.tries == 0, now)
 	if a.Compare != "" {
 		r := l.ledger.Compare(a.Compare, i.item.Run, now)
 		t.comparisons.Go(func() { t.compare(ctx, r, a.Compare) })

@@ -256,8 +256,8 @@ func TestRunOfBadItemsIsNotRefusedForAStrayFailure(t *testing.T) {
 	l.Begin("run", 1, Answered, false)
 	for i := range uint64(100) {
 		item := Item{"run", i}
-		a := l.Admit(item, true, now)
-		for ; !a.Go; a = l.Admit(item, true, now) {
+		a := l.Admit(item, &Evidence{}, true, now)
+		for ; !a.Go; a = l.Admit(item, &Evidence{}, true, now) {
 			if a.Refused != nil || now.Sub(time.Unix(0, 0)) > time.Hour {
 				t.Fatalf("item %d: %+v", i, a)
 			}
@@ -285,7 +285,7 @@ func TestGoodServerGetsMostRequestsBesideOneThatFails(t *testing.T) {
 		got := map[bool]int{}
 		for i := range uint64(12) {
 			item := Item{"run", i / 4} // few items, so that the bad server stays trusted for long
-			a := l.Admit(item, i%4 == 0, now)
+			a := l.Admit(item, &Evidence{}, i%4 == 0, now)
 			if !a.Go {
 				t.Fatalf("%s is bad: %+v", bad, a)
 			}
@@ -301,42 +301,6 @@ func TestGoodServerGetsMostRequestsBesideOneThatFails(t *testing.T) {
 		if got[true] > 6 {
 			t.Errorf("%s is bad, and got %d of 12 requests", bad, got[true])
 		}
-	}
-}
-
-// A run that is resumed after a refusal is asked anew: if it meets the same outcome,
-// its items are charged; if the setting is mended, all are answered.
-func TestResumedRunIsChargedOrAnswered(t *testing.T) {
-	t.Parallel()
-	for _, mended := range []bool{false, true} {
-		w := newWorld(1, 50, 16, "a")
-		w.outcome = except(func(string, int, time.Duration) bool { return !mended }, "status_401", time.Millisecond)
-		w.ledger.Begin("run", 2, "status_401", false)
-		w.ledger.Begin("run", 2, "status_401", false) // by another shard
-		w.schedule()
-		w.run(time.Hour)
-		answered, charged := w.count()
-		if w.refused != nil || mended && answered != 50 || !mended && charged != 50 {
-			t.Errorf("mended %v: %d answered, %d charged, refused %v", mended, answered, charged, w.refused)
-		}
-	}
-}
-
-func TestRefusedRunStaysRefusedUntilItIsResumed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(1, 50, 16, "a")
-	w.outcome = except(func(string, int, time.Duration) bool { return true }, "status_401", time.Millisecond)
-	w.run(time.Hour)
-	if w.refused == nil || w.refused.Outcome != "status_401" || w.refused.Server != "a" || w.refused.Words != "no" {
-		t.Fatalf("refused %+v", w.refused)
-	}
-	w.ledger.Begin("run", 1, "", false)
-	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused == nil || a.Go {
-		t.Errorf("before the resume: %+v", a)
-	}
-	w.ledger.Begin("run", 3, "status_401", false)
-	if a := w.ledger.Admit(Item{"run", 1}, true, w.now); a.Refused != nil || !a.Go {
-		t.Errorf("after the resume: %+v", a)
 	}
 }
 

@@ -56,8 +56,9 @@
 // setting of the run, which only a user can mend, or an outage, which may pass: while
 // comparisons, which all servers get in turn, fail too, for as long as it takes. A
 // server that answers one gets a trial. A run that was resumed and meets the outcome
-// again has been told to go on: its items are charged. An answer ends that: if the run
-// is refused later, it pauses again. A server that is silent hangs, which is an outage.
+// again has been told to go on: items that fail on every server are charged. An answer
+// ends that: if the run is refused later, it pauses again. A server that is silent
+// hangs, which is an outage.
 //
 // No run is refused for what some servers meet while another one is away: it may be the
 // one that answers. After five minutes without it, it counts no more.

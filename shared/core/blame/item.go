@@ -1,6 +1,9 @@
 package blame
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Evidence is what the tries of one item have shown. The zero value is an item that
 // has not failed.
@@ -13,6 +16,11 @@ type Evidence struct {
 	outcome Outcome
 	nature  Nature
 	open    bool
+
+	// The servers on which the item failed for a setting, since its run was last resumed
+	// after a refusal.
+	on    []string
+	epoch int // of the run's contact
 }
 
 // Add adds a failed try of the item, which Weigh judges later.
@@ -20,6 +28,24 @@ func (l *Ledger) Add(item Item, e *Evidence, server string, r Request, f Failure
 	l.close(item, e)
 	e.failed++
 	e.server, e.began, e.outcome, e.nature, e.open = server, r.began, f.Outcome, f.Nature, true
+	if e.epoch != r.epoch {
+		e.on, e.epoch = nil, r.epoch
+	}
+	if f.Nature == Setting && !slices.Contains(e.on, server) {
+		e.on = append(e.on, server)
+	}
+}
+
+// hasFailedOn reports whether the item has failed on the server since the run's contact
+// began anew.
+func (e *Evidence) hasFailedOn(s *server, c *contact) bool {
+	return e.epoch == c.epoch && slices.Contains(e.on, s.name)
+}
+
+// failedEverywhere reports whether an item of a run whose items are charged has failed on
+// all servers: one that is away counts no more after maxUnknown.
+func (l *Ledger) failedEverywhere(c *contact, e *Evidence, now time.Time) bool {
+	return e.epoch == c.epoch && (len(e.on) >= len(l.servers) || now.Sub(c.failing) >= maxUnknown)
 }
 
 // close judges the open try, if others were answered meanwhile: else it proves nothing.
@@ -70,7 +96,8 @@ type Judgement struct {
 func (l *Ledger) Weigh(item Item, e *Evidence, least int) Judgement {
 	l.close(item, e)
 	c := l.contact(item.Run)
-	if c.charging && e.nature == Setting && e.failed >= max(least, 1) {
+	if c.charging && e.nature == Setting && l.failedEverywhere(c, e, e.began) &&
+		(e.failed >= max(least, 1) || e.outcome == c.earlier) {
 		return Judgement{Charge: true}
 	}
 	if e.open && (c.proven || c.charging) && !l.server(e.server).doubted {

@@ -38,7 +38,8 @@ func (l *Ledger) server(name string) *server {
 // than before begins the run's contact anew if the run was refused. Earlier is the
 // outcome of the refusal for which the run last paused; "" if it did not. Answered says
 // that an earlier holder of the work has had answers: in a run that was never refused,
-// they prove that it works.
+// they prove that it works. What a run met before its control document changed does not
+// count as a reason to refuse it: a user may have mended that.
 func (l *Ledger) Begin(run string, control uint64, earlier Outcome, answered bool) {
 	c := l.contact(run)
 	switch {
@@ -46,6 +47,9 @@ func (l *Ledger) Begin(run string, control uint64, earlier Outcome, answered boo
 	case c.refusal != nil, !c.proven && earlier != c.earlier:
 		c.restart(control, earlier)
 	default:
+		if c.proven && c.used > 0 {
+			c.forget()
+		}
 		c.control, c.earlier = control, earlier
 	}
 	l.uses++
@@ -117,9 +121,9 @@ type Admission struct {
 	Compare string
 }
 
-// Admit decides about a request of the item. First says that it is the item's first
-// request.
-func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
+// Admit decides about a request of the item, whose tries so far have shown e. First says
+// that it is the item's first request.
+func (l *Ledger) Admit(item Item, e *Evidence, first bool, now time.Time) Admission {
 	c := l.contact(item.Run)
 	if c.proven && c.refusal == nil && c.hopeless(now) && c.everywhere(len(l.servers), now) {
 		c.refuse()
@@ -128,11 +132,34 @@ func (l *Ledger) Admit(item Item, first bool, now time.Time) Admission {
 	case c.refusal != nil:
 		return Admission{Refused: c.refusal}
 	case c.charging:
-		return l.begin(item, c, first, now, Admission{Compare: l.dueComparison(now)})
+		return l.admitCharging(item, c, e, first, now)
 	case c.proven:
 		return l.admitProven(item, c, first, now)
 	}
 	return l.admitUnproven(item, c, first, now)
+}
+
+// admitCharging decides about a request of a run whose items are charged: it goes to a
+// server on which the item has not failed, if there is one.
+func (l *Ledger) admitCharging(item Item, c *contact, e *Evidence, first bool, now time.Time) Admission {
+	a := Admission{Compare: l.dueComparison(now), Until: now.Add(lastWait)}
+	if len(e.on) == 0 || l.failedEverywhere(c, e, now) {
+		return l.begin(item, c, first, now, a)
+	}
+	for _, s := range l.servers {
+		switch {
+		case e.hasFailedOn(s, c):
+		case s.mayTry(now):
+			a.Servers = []string{s.name}
+			s.trying++
+			a = l.begin(item, c, first, now, a)
+			a.Request.tries = s
+			return a
+		case s.due.After(now) && s.due.Before(a.Until):
+			a.Until = s.due
+		}
+	}
+	return a
 }
 
 // admitUnproven decides about a request of a run of which none is known to have
@@ -262,7 +289,8 @@ func (l *Ledger) Works(r Request, server string) {
 }
 
 // Failed ends a request that failed on the server. It reports whether the item is
-// charged at once, because its run was resumed and meets the same outcome again.
+// charged at once, because its run was resumed and meets the same outcome again on the
+// only server.
 func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (charge bool) {
 	s := l.end(r, server)
 	c := r.contact
@@ -286,7 +314,7 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 		s.last = f
 	}
 	c.failed(s.name, r.item, f, now)
-	return c.charging && f.Outcome == c.earlier
+	return c.charging && f.Outcome == c.earlier && len(l.servers) == 1
 }
 
 // Abandon ends a request of which nothing is known.

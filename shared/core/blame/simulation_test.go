@@ -177,7 +177,7 @@ func (w *world) schedule() {
 }
 
 func (w *world) admit(it *item) {
-	a := w.ledger.Admit(it.id(), it.tries == 0, w.now)
+	a := w.ledger.Admit(it.id(), &it.evidence, it.tries == 0, w.now)
 	if a.Compare != "" {
 		w.compare(a.Compare, it.run, func() {})
 	}
