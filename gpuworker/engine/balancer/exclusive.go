@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/fault"
 )
 
 // Times of a request that asks for a server exclusively.
@@ -15,16 +16,17 @@ const (
 	exclusivePoll    = 100 * time.Millisecond // between checks that the server does nothing else
 )
 
-// answerExclusively sends the request to a server that works on nothing else.
-// After maxExclusiveWait it takes the server with the fewest requests. If that
-// one crashes, the CrashError says whether the request was alone.
+// answerExclusively sends the request to a server that works on nothing else, and has
+// just answered a question. After maxExclusiveWait it takes the server with the fewest
+// requests. If that one crashes, the CrashError says whether the request was alone on a
+// server that worked before.
 func (b *Balancer) answerExclusively(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	q := b.requests.Get().(*request)
 	defer b.release(q)
 	until := time.Now().Add(maxExclusiveWait)
 	for poll := firstIdlePoll; ; poll = min(2*poll, lastIdlePoll) {
 		last := !time.Now().Before(until)
-		s, idle, err := b.reserve(ctx, r.Servers, last)
+		s, idle, err := b.reserve(ctx, r, last)
 		if err != nil {
 			return engine.Answer{}, err
 		}
@@ -70,14 +72,14 @@ func (b *Balancer) checkSolo(ctx context.Context, q *request) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// reserve reserves a server for one exclusive request: an idle one or, at the last
-// try, the one with the fewest requests. It returns nil if none is idle yet. The
+// reserve reserves a server for one exclusive request: an idle one that works or, at the
+// last try, the one with the fewest requests. It returns nil if none is idle yet. The
 // caller frees the server.
-func (b *Balancer) reserve(ctx context.Context, allowed []string, last bool) (_ *server, idle bool, _ error) {
+func (b *Balancer) reserve(ctx context.Context, r engine.Request, last bool) (_ *server, idle bool, _ error) {
 	tried := map[*server]bool{}
 	for {
 		b.mu.Lock()
-		s, err := b.idlest(allowed, tried, last || ctx.Err() != nil)
+		s, err := b.idlest(r.Servers, tried, last || ctx.Err() != nil)
 		if s != nil {
 			s.exclusive = true
 		}
@@ -86,6 +88,11 @@ func (b *Balancer) reserve(ctx context.Context, allowed []string, last bool) (_ 
 			return nil, false, err
 		}
 		idle, hasOurs := b.reportsIdle(ctx, s)
+		if idle && b.worksNow(ctx, s, r.Body) {
+			idle, hasOurs = b.reportsIdle(ctx, s)
+		} else {
+			idle = false
+		}
 		if idle || last || ctx.Err() != nil {
 			return s, idle && !hasOurs, nil
 		}
@@ -126,6 +133,21 @@ func (b *Balancer) reportsIdle(ctx context.Context, s *server) (idle, hasOurs bo
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return v.Running <= 0 && v.Waiting <= 0, s.inFlight > 0
+}
+
+// worksNow asks the server a question, and reports whether it works. A server may fail
+// for everybody before anybody has noticed: an exclusive request would meet that alone,
+// and be blamed if the server dies later. A failure is probed as that of a request.
+func (b *Balancer) worksNow(ctx context.Context, s *server, body []byte) bool {
+	err := b.ask(s, questionFor(body))
+	if err == nil || fault.Is(err, fault.Throttled) {
+		return true
+	}
+	select {
+	case <-b.startProbe(s, body, err, probeTime).done:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func (b *Balancer) free(s *server) {

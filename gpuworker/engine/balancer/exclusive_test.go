@@ -44,11 +44,38 @@ func TestServerWithExclusiveRequestGetsNoOther(t *testing.T) {
 		if _, err := f.ask("y"); !fault.Is(err, fault.Throttled) {
 			t.Errorf("%v", err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second) // a question comes before the request
 		if _, err := f.ask("y"); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// A server may fail for everybody before anybody has asked it, and die later: no item is
+// the cause, though it is the only one that met it.
+func TestServerThatFailedBeforeDiesOfNoItem(t *testing.T) {
+	t.Parallel()
+	for name, servers := range map[string]int{"one server": 1, "one of two": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, servers, func(f *fixture) {
+				for range 2 * servers {
+					if _, err := f.ask("before"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.servers[0].set(func() { f.servers[0].fails = true })
+				time.AfterFunc(5*time.Second, f.servers[0].crash)
+				for range 3 * servers {
+					_, err := f.askExclusively("x")
+					if crashOf(err) != nil || servers == 2 && err != nil {
+						t.Errorf("%v", err)
+					}
+				}
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
 }
 
 // Other workers send their requests as soon as the server has restarted.
@@ -56,7 +83,7 @@ func TestSoloCrashStaysSoloAfterRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake("a")
-		s.takes = time.Minute
+		s.takes = 6 * time.Second // the question, too
 		b := balancer.New(balancer.Config{Servers: []balancer.Backend{{Name: "a", Server: s}}})
 		defer b.Close()
 		failed := make(chan error)
@@ -68,8 +95,9 @@ func TestSoloCrashStaysSoloAfterRestart(t *testing.T) {
 		s.crash()
 		s.start()
 		s.set(func() { s.other = 5 })
-		if d := crashOf(<-failed); d == nil || !d.Solo {
-			t.Errorf("%+v", d)
+		err := <-failed
+		if d := crashOf(err); d == nil || !d.Solo {
+			t.Errorf("%+v", err)
 		}
 	})
 }
