@@ -18,22 +18,25 @@ const (
 	realInFlight = 64
 	realTokens   = 40
 	realRounds   = 3
+	// A run takes about realRun, which the plain loop's pace over warmUp chats tells: in a
+	// shorter one, the start of the product would count and not what each request takes.
+	realRun = time.Minute
+	warmUp  = 1000
 )
 
 // realCase is a server of the comparison.
 type realCase struct {
 	name   string // of its figures
 	server servers.Server
-	chats  int // of a run: 5 s or more of work
 	slots  int // requests that the server computes at once
 }
 
 func vllmCase() realCase {
-	return realCase{name: "vLLM", server: servers.VLLM(), chats: 2000, slots: 64}
+	return realCase{name: "vLLM", server: servers.VLLM(), slots: 64}
 }
 
 func llamacppCase() realCase {
-	return realCase{name: "llama.cpp", server: servers.LlamaCPP(), chats: 2000, slots: 16}
+	return realCase{name: "llama.cpp", server: servers.LlamaCPP(), slots: 16}
 }
 
 // realServer compares runs over a real server that serves the built-in model: answers
@@ -67,24 +70,26 @@ func realRoundsOver(ctx context.Context, l *runner, c realCase, s *servers.Runni
 	if err := s.AwaitReady(ready); err != nil {
 		return err
 	}
-	if _, err := realLoop(ctx, l, c, s.URL); err != nil { // warms the server up
+	warm, err := realLoop(ctx, l, warmUp, s.URL)
+	if err != nil {
 		return err
 	}
+	chats := max(warmUp, int(warm*realRun.Seconds()))
 	fixed := fmt.Sprintf("[worker]\nin_flight = %d\n", realInFlight)
 	for range realRounds {
-		streams, err := realRun(ctx, l, c, s.URL, fixed+"[engine]\nstream = \"always\"\n")
+		streams, err := answerChats(ctx, l, chats, s.URL, fixed+"[engine]\nstream = \"always\"\n")
 		if err != nil {
 			return err
 		}
-		whole, err := realRun(ctx, l, c, s.URL, fixed)
+		whole, err := answerChats(ctx, l, chats, s.URL, fixed)
 		if err != nil {
 			return err
 		}
-		found, err := realRun(ctx, l, c, s.URL, "")
+		found, err := answerChats(ctx, l, chats, s.URL, "")
 		if err != nil {
 			return err
 		}
-		loop, err := realLoop(ctx, l, c, s.URL)
+		loop, err := realLoop(ctx, l, chats, s.URL)
 		if err != nil {
 			return err
 		}
@@ -99,10 +104,10 @@ func realRoundsOver(ctx context.Context, l *runner, c realCase, s *servers.Runni
 	return nil
 }
 
-// realRun answers the chats with the product, and returns the requests a second over
+// answerChats answers chats with the product, and returns the requests a second over
 // the whole run.
-func realRun(ctx context.Context, l *runner, c realCase, url, config string) (float64, error) {
-	in, err := l.newFolder(c.chats, func(path string) error { return prompts.WriteChats(path, c.chats, realTokens) })
+func answerChats(ctx context.Context, l *runner, chats int, url, config string) (float64, error) {
+	in, err := l.newFolder(chats, func(path string) error { return prompts.WriteChats(path, chats, realTokens) })
 	if err != nil {
 		return 0, err
 	}
@@ -114,12 +119,12 @@ func realRun(ctx context.Context, l *runner, c realCase, url, config string) (fl
 	if err != nil {
 		return 0, err
 	}
-	return pace(c.chats, u.wall), in.remove()
+	return pace(chats, u.wall), in.remove()
 }
 
-// realLoop posts the chats with a plain loop, and returns the requests a second.
-func realLoop(ctx context.Context, l *runner, c realCase, url string) (float64, error) {
-	in, err := l.newFolder(c.chats, func(path string) error { return prompts.WriteChats(path, c.chats, realTokens) })
+// realLoop posts chats with a plain loop, and returns the requests a second.
+func realLoop(ctx context.Context, l *runner, chats int, url string) (float64, error) {
+	in, err := l.newFolder(chats, func(path string) error { return prompts.WriteChats(path, chats, realTokens) })
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +133,7 @@ func realLoop(ctx context.Context, l *runner, c realCase, url string) (float64, 
 	if err != nil {
 		return 0, err
 	}
-	return pace(c.chats, u.wall), in.remove()
+	return pace(chats, u.wall), in.remove()
 }
 
 // pace is a number of requests a second.
