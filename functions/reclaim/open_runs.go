@@ -19,6 +19,7 @@ import (
 // coordinate has no state of, and removes ended runs from the index. It skips
 // documents that can't be read, and returns their errors together.
 func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State, failed error) {
+	r.states.begin()
 	var notes []document.Doc
 	for d, err := range document.All(ctx, r.Docs, record.OpenRunPrefix) {
 		if err != nil {
@@ -47,10 +48,11 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 	}
 	var unseen []document.Doc
 	for i, d := range coordinators {
-		var s run.State
-		switch err := decode(d, &s); {
-		case d.Revision == "":
+		if d.Revision == "" {
 			unseen = append(unseen, notes[i])
+			continue
+		}
+		switch s, err := r.states.of(d); {
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case s.Phase.Ended():

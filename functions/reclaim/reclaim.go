@@ -55,6 +55,8 @@ type Reclaimer struct {
 	last        time.Time                    // of a scan
 	resumedAt   time.Time                    // when a suspend was last detected; zero for never
 	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were last read
+	states      decoded[run.State]
+	beats       decoded[health.Heartbeat]
 	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
 	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
 }

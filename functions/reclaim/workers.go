@@ -17,12 +17,13 @@ import (
 // deletes the heartbeats of workers that ended long ago.
 func (r *Reclaimer) heartbeats(ctx context.Context, now time.Time) (map[string]health.Heartbeat, error) {
 	out := map[string]health.Heartbeat{}
+	r.beats.begin()
 	for d, err := range document.All(ctx, r.Docs, record.HeartbeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the heartbeats")
 		}
-		var b health.Heartbeat
-		if err := record.Decode(d.Value, &b, "document "+d.Key); err != nil {
+		b, err := r.beats.of(d)
+		if err != nil {
 			r.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
 			continue // of a worker of another version
 		}
