@@ -2,7 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,7 +26,9 @@ func (r *seededRand) uint64(label string) uint64 {
 	n := r.n[label]
 	r.n[label]++
 	r.mu.Unlock()
-	c := identity.Content(fmt.Appendf(nil, "%d/%s/%d", r.seed, label, n))
+	text := strconv.AppendUint(make([]byte, 0, 128), r.seed, 10)
+	text = append(append(append(text, '/'), label...), '/')
+	c := identity.Content(strconv.AppendUint(text, n, 10))
 	return binary.LittleEndian.Uint64(c[:])
 }
 
