@@ -67,7 +67,7 @@ func newFixture(t *testing.T, answer time.Duration) fixture {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
-	uploads := make(chan blob.Info)
+	uploads := make(chan blob.Upload)
 	muted := &atomic.Bool{}
 	all.Go(func() { notify(ctx, blobs, uploads, muted) })
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: d, Uploads: uploads})
@@ -85,7 +85,7 @@ func newFixture(t *testing.T, answer time.Duration) fixture {
 }
 
 // notify announces new objects under prompts/, as the bucket's events do.
-func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, muted *atomic.Bool) {
+func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Upload, muted *atomic.Bool) {
 	announced := map[blob.Info]bool{}
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -98,7 +98,7 @@ func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, muted *a
 			}
 			announced[info] = true
 			select {
-			case to <- info:
+			case to <- blob.Upload{Info: info}:
 			case <-ctx.Done():
 				return
 			}

@@ -114,8 +114,8 @@ func runRounds(ctx context.Context, p host.Ports, pool string, upload blob.Info)
 	d.Pools = []config.Pool{{Name: "default", Model: "mock"}, {Name: judges, Model: rounds.JudgeModel}}
 	d.Defaults.Kind, d.Defaults.Shard.Items, d.Defaults.Model.URI = rounds.Name, 3, "mock"
 	if pool == "" {
-		uploads := make(chan blob.Info, 1)
-		uploads <- upload // is announced to every life, since one may end before it sent it on
+		uploads := make(chan blob.Upload, 1)
+		uploads <- blob.Upload{Info: upload} // is announced to every life, since one may end before it sent it on
 		return inprocess.New(p, inprocess.Config{Deployment: d, Uploads: uploads, Kinds: kinds}).Run(ctx)
 	}
 	exec := infer.Config{Engine: mock.New(mock.Config{Delay: 5 * time.Millisecond}), Clock: clock.System{},

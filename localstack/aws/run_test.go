@@ -110,9 +110,9 @@ func (s stores) complete(t *testing.T, crash bool) [2]string {
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
 	deploy.Health.SelfFence = config.Duration(10 * time.Second)
 	deploy.Health.FailureTimeout = config.Duration(12 * time.Second)
-	uploads := make(chan blob.Info, 2)
-	uploads <- info
-	uploads <- info
+	uploads := make(chan blob.Upload, 2)
+	uploads <- blob.Upload{Info: info}
+	uploads <- blob.Upload{Info: info}
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: deploy, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	for n := range 3 {
