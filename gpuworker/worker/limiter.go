@@ -72,7 +72,8 @@ func (p limitPermit) Settle(prompt, completion int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.estimate.learn(p.asked, prompt, completion)
-	l.lease.Settle(p.number, p.cost, ratelimit.Amount{Requests: p.cost.Requests, Tokens: prompt + completion}, l.now())
+	took := l.lease.Within(ratelimit.Amount{Requests: p.cost.Requests, Tokens: prompt + completion})
+	l.lease.Settle(p.number, p.cost, took, l.now())
 	l.admit()
 }
 
@@ -167,7 +168,7 @@ func (l *limiter) admit() {
 	n := 0
 	for ; n < len(l.queue); n++ {
 		w := l.queue[n]
-		w.cost = l.withinLimit(w.cost) // as it is now
+		w.cost = l.lease.Within(w.cost) // as the limit is now
 		at, ok := l.lease.Next(w.cost, now)
 		if !ok {
 			break // a new share admits it
@@ -208,18 +209,9 @@ func (l *limiter) dequeue(w *limitWaiter) bool {
 	return false
 }
 
-// withinLimit returns what a request of that cost counts as: one that needs more than the
-// limit counts as the whole limit.
-func (l *limiter) withinLimit(cost ratelimit.Amount) ratelimit.Amount {
-	if limit := l.lease.Limit().Tokens; limit > 0 {
-		cost.Tokens = min(cost.Tokens, limit)
-	}
-	return cost
-}
-
 // costOf returns what the request counts as until it is settled.
 func (l *limiter) costOf(c Cost) ratelimit.Amount {
-	cost := l.withinLimit(ratelimit.Amount{Requests: 1, Tokens: l.estimate.tokens(c)})
+	cost := l.lease.Within(ratelimit.Amount{Requests: 1, Tokens: l.estimate.tokens(c)})
 	if len(l.queue) == 0 {
 		l.largest = cost
 	} else {

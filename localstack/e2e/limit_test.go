@@ -72,6 +72,27 @@ func TestWorkersKeepToTheLimitOfAServer(t *testing.T) {
 	}
 }
 
+// Two worker processes learn the limit of a server from its headers, and share it.
+func TestWorkersLearnTheLimitOfAServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--minute-limit", "240", "--limit-headers")
+	i := install(t, s.url, 2, patientHealth+smallShards)
+	id := i.submit(promptsFile(t, simplePrompts(80)))
+	eventually(t, "the run is said to be limited as the server states", func() bool {
+		r, _ := i.show(id)
+		return slices.ContainsFunc(r.Blockers, func(b status.Blocker) bool {
+			return strings.HasPrefix(b.Text, "limited to 240 requests a minute (as the server states)")
+		})
+	})
+	i.awaitEnd(id)
+	if o := i.outcome(id); o.summary.Completed != 80 {
+		t.Errorf("%d of %d items are answered", o.summary.Completed, 80)
+	}
+	if n := s.metric(limitedTotal); n > 0 {
+		t.Errorf("the server refused %d requests", n)
+	}
+}
+
 // A worker that is killed takes its share with it only until that expires.
 func TestKilledWorkersShareOfALimitGoesToOthers(t *testing.T) {
 	t.Parallel()

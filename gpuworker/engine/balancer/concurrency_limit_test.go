@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/fault"
 )
 
@@ -213,4 +215,47 @@ func Example_concurrencyLimit() {
 	}
 	fmt.Println(c.limit)
 	// Output: 64 128 256 320 204 163 204
+}
+
+// refusing is a server that refuses everything.
+type refusing struct{ says ratelimit.Report }
+
+func (r refusing) Answer(context.Context, engine.Request, func()) (engine.Answer, error) {
+	return engine.Answer{}, &fault.Error{Kind: fault.Throttled, RetryAfter: r.says.Wait,
+		Err: &engine.StatusError{Status: 429, RateLimit: r.says, Err: errors.New("too many")}}
+}
+
+func (refusing) Ready(context.Context) (string, error) { return "", nil }
+func (refusing) Close() error                          { return nil }
+func (refusing) Metrics(context.Context) (engine.ServerMetrics, error) {
+	return engine.UnknownMetrics(), nil
+}
+
+// A server whose limit of a minute is used up may get as many requests at once later.
+func TestRefusalsOfAMinuteSayNothingOfRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		says   ratelimit.Report
+		lowers bool
+	}{
+		"of a minute":   {ratelimit.Report{Refused: true, Wait: 40 * time.Second}, false},
+		"a short wait":  {ratelimit.Report{Refused: true, Wait: time.Second}, true},
+		"at once":       {ratelimit.Report{Refused: true, AtOnce: true, Wait: 40 * time.Second}, true},
+		"not a refusal": {ratelimit.Report{Wait: 40 * time.Second}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := New(Config{Servers: []Backend{{"a", refusing{c.says}}}})
+				defer f.Close()
+				before := f.Limit()
+				for range 2 * before {
+					_, _ = f.Answer(t.Context(), engine.Request{Body: []byte("x")}, func() {})
+				}
+				if got := f.Limit(); (got < before) != c.lowers {
+					t.Errorf("%d requests at once after refusals, %d before", got, before)
+				}
+			})
+		})
+	}
 }

@@ -56,6 +56,16 @@ type server struct {
 	signs    atomic.Int64 // all signs, and ends of requests
 }
 
+// minuteWait is the least wait that a server wants if a limit of a minute is used up.
+const minuteWait = 10 * time.Second
+
+// ofMinute reports whether a server refused a request because of what it was asked in
+// the minute before, which says nothing of the requests at once.
+func ofMinute(err error) bool {
+	r := engine.RateLimitOf(err)
+	return r.Refused && !r.AtOnce && r.Wait >= minuteWait
+}
+
 // isOneOf reports whether the server is one of the named; nil names all.
 func (s *server) isOneOf(names []string) bool { return names == nil || slices.Contains(names, s.Name) }
 
@@ -184,7 +194,7 @@ func (q *request) end(now time.Time, u engine.Usage, err error) (limitChanged bo
 			s.concurrency.addMeasure(m)
 			s.window = newWindow(now)
 		}
-	case fault.Is(err, fault.Throttled):
+	case fault.Is(err, fault.Throttled) && !ofMinute(err):
 		if s.window.addRefusal(s.concurrency.limit) {
 			s.concurrency.addRefusals(now, s.inFlight)
 			s.window = newWindow(now)

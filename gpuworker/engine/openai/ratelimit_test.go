@@ -1,11 +1,13 @@
 package openai_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/openai"
 	"rollout/shared/core/ratelimit"
 )
 
@@ -118,4 +120,39 @@ func TestRefusalsSayWhatTheyAreAbout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stating is a transport whose server answers with a header.
+type stating http.Header
+
+// RoundTrip implements http.RoundTripper.
+func (s stating) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 429, Header: http.Header(s), Body: http.NoBody}, nil
+}
+
+// FuzzRateLimits feeds arbitrary values of headers to the client: what comes of them is
+// never negative.
+func FuzzRateLimits(f *testing.F) {
+	f.Add("600", "0", "6m0s", "100;w=60", "1")
+	f.Add("1e300", "-1", "2027-01-01T12:00:20Z", `"a";q=1;w=1,;;`, "Fri, 01 Jan 2027 12:00:00 GMT")
+	f.Add("NaN", "Inf", "1798804800000", "1;w=0", "-9e99")
+	f.Fuzz(func(t *testing.T, limit, remaining, reset, policy, retryAfter string) {
+		h := http.Header{"Date": {"Fri, 01 Jan 2027 12:00:00 GMT"}, "Ratelimit-Policy": {policy},
+			"Retry-After": {retryAfter}}
+		for _, of := range []string{"X-Ratelimit-%s-Requests", "X-Ratelimit-%s-Tokens-Minute",
+			"Anthropic-Ratelimit-Tokens-%s"} {
+			h[fmt.Sprintf(of, "Limit")] = []string{limit}
+			h[fmt.Sprintf(of, "Remaining")] = []string{remaining}
+			h[fmt.Sprintf(of, "Reset")] = []string{reset}
+		}
+		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: stating(h)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Answer(t.Context(), hello, func() {})
+		r := engine.RateLimitOf(err)
+		if !r.Refused || r.Limit.Requests < 0 || r.Limit.Tokens < 0 || r.Wait < 0 {
+			t.Errorf("%+v (%v)", r, err)
+		}
+	})
 }

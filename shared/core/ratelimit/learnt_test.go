@@ -2,8 +2,11 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"rollout/shared/core/ratelimit"
 )
@@ -11,11 +14,12 @@ import (
 // server is a server that refuses what exceeds its limit.
 type server struct {
 	limit    ratelimit.Amount
-	bucket   bool // it refills all the time; else it looks at the last minute
-	states   bool // it states its limit
-	noWait   bool // its refusals name no wait
-	atOnce   int  // the most requests at once; 0 sets no limit
-	inFlight int  // of each worker
+	bucket   bool       // it refills all the time; else it looks at the last minute
+	states   bool       // it states its limit
+	noWait   bool       // its refusals name no wait
+	atOnce   int        // the most requests at once; 0 sets no limit
+	hostile  *rand.Rand // it says anything; nil: it does not
+	inFlight int        // of each worker
 	took     time.Duration
 
 	accepted []begun
@@ -32,6 +36,7 @@ type asked struct {
 	at     time.Time // when the answer comes
 	cost   ratelimit.Amount
 	says   ratelimit.Report
+	nth    int // of the pool's requests
 }
 
 // ask answers a request.
@@ -39,6 +44,10 @@ func (s *server) ask(at, began time.Time, number int64, cost ratelimit.Amount) a
 	a := asked{number: number, began: began, at: at.Add(s.took), cost: cost}
 	if s.states {
 		a.says.Limit = s.limit
+	}
+	if s.hostile != nil {
+		a.says = anyReport(s.hostile)
+		return a
 	}
 	wait, ok := s.admits(at, cost)
 	if !ok {
@@ -101,7 +110,8 @@ func (p *pool) answer(w *simulated, now time.Time) {
 			continue
 		}
 		w.lease.Report(a.says, a.number, a.cost, a.began, now)
-		if a.says.Refused { // it is asked again
+		if a.says.Refused { // it is asked again, and does not count
+			p.begun[a.nth].cost = ratelimit.Amount{}
 			w.pending = append([]ratelimit.Amount{a.cost}, w.pending...)
 		} else {
 			w.lease.Settle(a.number, a.cost, a.cost, now)
@@ -275,6 +285,44 @@ func TestAbsurdReportsAreBounded(t *testing.T) {
 			t.Errorf("%s: the next request begins at %s (%v)", name, at.Sub(start), ok)
 		}
 	}
+}
+
+// anyReport returns what no server should say.
+func anyReport(r *rand.Rand) (says ratelimit.Report) {
+	any64 := func() int64 { return []int64{0, 1, -1, 7, 600, 5000, 1 << 40, 1 << 62, -1 << 62}[r.IntN(9)] }
+	if r.IntN(3) == 0 {
+		says.Limit = ratelimit.Amount{Requests: any64(), Tokens: any64()}
+	}
+	says.Refused, says.AtOnce, says.OfTokens = r.IntN(3) == 0, r.IntN(8) == 0, r.IntN(4) == 0
+	if r.IntN(3) == 0 {
+		says.Wait = time.Duration(any64()) * time.Duration(1+r.IntN(1_000_000_000))
+	}
+	return says
+}
+
+// Whatever a server says, the workers keep to the limit of the config and to their writes,
+// and none of them stops for good.
+func TestHostileServersNeitherRaiseALimitNorStopAPool(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		seed := rapid.Uint64().Draw(rt, "seed")
+		p := newPool(rt, seed, ratelimit.Amount{Requests: rapid.Int64Range(1, 1000).Draw(rt, "requests")}, 0)
+		p.step *= 10
+		p.server = &server{inFlight: 8, took: time.Second, hostile: rand.New(rand.NewPCG(seed, 2))}
+		for range rapid.IntRange(1, 3).Draw(rt, "workers") {
+			p.add(always, tokens(100))
+		}
+		const quiet = ratelimit.MaxWait + 4*time.Minute // a wait, a turn of each, and a minute until a permit is free
+		for range 3 {
+			before := len(p.begun)
+			p.run(quiet)
+			if len(p.begun) == before {
+				rt.Fatalf("no request began within %s; the document has %+v", quiet, p.doc.Learnt)
+			}
+		}
+		p.checkLimit()
+		p.checkWrites()
+	})
 }
 
 // A wait that one worker met holds for all, and is over for all.

@@ -92,6 +92,18 @@ func (l *Lease) Next(cost Amount, now time.Time) (at time.Time, ok bool) {
 	return at, !l.IsLimited() || at.Before(l.until)
 }
 
+// Within returns what a request of that cost counts as: one that needs more than the limit
+// counts as the whole limit. Next, Begin and Settle take costs within it.
+func (l *Lease) Within(cost Amount) Amount {
+	v, limit := cost.vector(), l.limit.vector()
+	for k := range v {
+		if limit[k] > 0 {
+			v[k] = min(v[k], limit[k])
+		}
+	}
+	return amount(v)
+}
+
 // Report takes in what an answer says about the server's limits. Number is that of Begin,
 // and began when the request began.
 func (l *Lease) Report(r Report, number int64, cost Amount, began, now time.Time) {

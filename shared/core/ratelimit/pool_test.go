@@ -117,13 +117,16 @@ func (p *pool) stepWorker(w *simulated) {
 		w.pending = append(w.pending, ratelimit.Amount{Requests: 1, Tokens: w.cost()})
 	}
 	for len(w.pending) > 0 && (p.server == nil || len(w.asked) < p.server.inFlight) {
+		w.pending[0] = w.lease.Within(w.pending[0])
 		at, ok := w.lease.Next(w.pending[0], now)
 		if !ok || at.After(now) {
 			break
 		}
 		number := w.lease.Begin(w.pending[0], now)
 		if p.server != nil {
-			w.asked = append(w.asked, p.server.ask(p.now, now, number, w.pending[0]))
+			a := p.server.ask(p.now, now, number, w.pending[0])
+			a.nth = len(p.begun)
+			w.asked = append(w.asked, a)
 		}
 		p.begun = append(p.begun, begun{p.now, w.name, ratelimit.Amount{Requests: 1, Tokens: w.pending[0].Tokens}})
 		w.pending = w.pending[1:]
