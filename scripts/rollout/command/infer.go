@@ -206,7 +206,7 @@ func (e *Env) inferFollow(
 		return err
 	}
 	f := progress.Follower{
-		Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, UntilPaused: true,
+		Source: service, View: e.view(installation.Location{Dir: p.Dir}), Clock: e.Clock, UntilPaused: true,
 	}
 	status, err := f.Follow(follow, b.Run)
 	if err != nil {

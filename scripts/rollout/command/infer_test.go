@@ -2,8 +2,13 @@ package command_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"rollout/shared/installation"
@@ -39,6 +44,38 @@ func TestSecondStartOfABatchChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 1 of 1")
+}
+
+// The commands of hints work as they are printed: they name the folder of the batch's state.
+func TestHintsOfABatchNameItsFolder(t *testing.T) {
+	t.Parallel()
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, `{"error":{"message":"no quota","type":"insufficient_quota","code":"insufficient_quota"}}`)
+	}))
+	defer refusing.Close()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jsonl": `{"prompt":"p"}`,
+		"batch.toml": fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = %q\n[input]\nglob = %q\n[output]\ndir = %q\n",
+			refusing.URL, filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := rolloutNow(t.Context(), "infer", "batch", "--config", filepath.Join(dir, "batch.toml"))
+	hint := regexp.MustCompile("`rollout (resume [^`]+)`").FindStringSubmatch(r.err)
+	if r.code != 1 || hint == nil {
+		t.Fatalf("%+v", r)
+	}
+	if resumed := rolloutNow(t.Context(), strings.Fields(hint[1])...); resumed.code != 0 {
+		t.Errorf("rollout %s: %+v", hint[1], resumed)
+	}
 }
 
 func TestBatchWithFailuresNamesErrorsFile(t *testing.T) {

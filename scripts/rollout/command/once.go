@@ -189,7 +189,8 @@ const manyRuns = 8
 func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
 		f := progress.Follower{
-			Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock, UntilPaused: true,
+			Source: o.service, View: o.env.view(installation.Location{Dir: o.prepared.Dir}), Clock: o.env.Clock,
+			UntilPaused: true,
 		}
 		if s, err = f.Follow(ctx, s.Run); err != nil {
 			return err

@@ -158,8 +158,7 @@ const eventPatience = 30 * time.Second
 func (e *Env) follow(
 	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
 ) error {
-	f := progress.Follower{Source: service, Clock: e.Clock, Every: in.Poll,
-		View: locatedView{View: progress.NewView(e.Err, e.Clock), location: in.Location}}
+	f := progress.Follower{Source: service, Clock: e.Clock, Every: in.Poll, View: e.view(in.Location)}
 	if in.Cloud != "" && key != "" {
 		f.Patience = eventPatience
 		f.OnNotStarted = func(ctx context.Context) string { return resendUpload(ctx, service, key) }
@@ -172,6 +171,11 @@ func (e *Env) follow(
 		return err
 	}
 	return progress.Outcome(s, in.Path)
+}
+
+// view returns a view of runs of the installation at the location.
+func (e *Env) view(at installation.Location) progress.View {
+	return locatedView{View: progress.NewView(e.Err, e.Clock), location: at}
 }
 
 // locatedView completes the commands in notes, so that users can copy them.
