@@ -200,6 +200,10 @@ func TestStatusesAreClassified(t *testing.T) {
 			sends(422, "application/json", `{"object":"error","message":{"detail":[{"type":"extra_forbidden",`+
 				`"loc":["body","seed"],"msg":"Extra inputs are not permitted","input":1}]}}`), fault.Invalid, fault.Refused,
 			`leave it out with request.omit = ["seed"]`},
+		{"a server that streams nothing",
+			sends(400, "application/json", `{"error":{"message":"Your organization must be verified to stream this model.",`+
+				`"type":"invalid_request_error","param":"stream","code":"unsupported_value"}}`), fault.Invalid, fault.Refused,
+			`set engine.stream = "never"`},
 		{"a member that only rows have",
 			sends(400, "application/json", `{"error":{"message":"unknown role","param":"messages"}}`), fault.Invalid,
 			fault.Refused, "unknown role"},

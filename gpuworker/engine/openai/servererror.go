@@ -223,6 +223,8 @@ func (s serverError) remedy() string {
 		return `set request.max_tokens_field = "max_completion_tokens"`
 	case slices.Contains(addedMembers, s.param):
 		return fmt.Sprintf("if it is not the row's own, leave it out with request.omit = [%q]", s.param)
+	case s.param == "stream", s.param == "" && strings.Contains(strings.ToLower(s.message), "stream"):
+		return `if the server streams no answers, set engine.stream = "never"`
 	}
 	return ""
 }

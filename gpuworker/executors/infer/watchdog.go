@@ -119,12 +119,14 @@ func (w *watchdog) check() {
 		return
 	}
 	if w.limits.whole > 0 && now >= w.began+w.limits.whole {
-		w.cancel(timeout(fmt.Errorf("the request took longer than %s", w.limits.whole)))
+		w.cancel(timeout(fmt.Errorf("the request took longer than %s", w.limits.whole), "worker.request_timeout"))
 	} else {
-		w.cancel(timeout(fmt.Errorf("%w for %s", engine.ErrSilent, w.limits.silence)))
+		w.cancel(timeout(fmt.Errorf("%w for %s", engine.ErrSilent, w.limits.silence), "worker.progress_timeout"))
 	}
 }
 
-func timeout(err error) error {
-	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: err}
+// timeout is the fault of a request that reached the limit of a setting.
+func timeout(err error, setting string) error {
+	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: err,
+		Remedy: "raise " + setting + " if the server needs longer"}
 }
