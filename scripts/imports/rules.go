@@ -87,6 +87,9 @@ var Rules = []Rule{
 	{Packages: "shared/gcp/...", Imports: []string{"shared/...", "events"}}, // routes events
 	{Packages: "shared/memory/...", Imports: []string{"shared/..."}},
 
+	// Which installation may use a bucket.
+	{Packages: "shared/ownership", Imports: []string{"shared/..."}},
+
 	// Wiring: opens what stands behind a folder or a deployed stack.
 	{Packages: "shared/installation/...", Imports: []string{"shared/...", "events"}},
 

@@ -16,6 +16,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/record"
 )
 
 // Diagnostics returns the probes and remedies of a stack; see
@@ -49,7 +50,7 @@ func (s *Stack) remedies() map[string]map[fault.Kind]string {
 		},
 		cloud.CheckObjectStore: {
 			fault.Denied: "let this user do s3:PutObject, s3:GetObject, s3:GetObjectVersion and s3:DeleteObject " + objects +
-				", and s3:GetBucketVersioning on the bucket",
+				", s3:GetObject on " + at.S3.Prefix + record.OwnerKey + ", and s3:GetBucketVersioning on the bucket",
 			fault.NotFound:    "deploy the stack, or look at cloud.s3.bucket and cloud.region",
 			fault.Unavailable: network,
 		},

@@ -58,8 +58,9 @@ func (Provider) Profile(d config.Deployment) cloud.Profile {
 			ConsoleOutput: func(machine string) string {
 				return "aws ec2 get-console-output --latest --instance-id " + machine
 			},
-			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds; if it stays, "+
-				"see why in the log of its function, `aws logs tail %s`, and put the file there again",
+			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds, and one that was lost is sent again "+
+				"within some two hours; if it stays, see why in the log of its function, `aws logs tail %s`, and put the file "+
+				"there again",
 				logs(host.SubmitFunction)),
 		},
 	}

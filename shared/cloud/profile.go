@@ -53,6 +53,7 @@ func OneMachine() Profile {
 		Workers:       func(string) string { return "start `rollout up`" },
 		Replacement:   "start `rollout up` again, or another `gpuworker`",
 		ConsoleOutput: func(string) string { return "look at the log of its worker" },
-		PendingUpload: "it is not a run yet: `rollout up` picks it up within seconds",
+		PendingUpload: "it is not a run yet: `rollout up` picks it up within seconds, " +
+			"and looks every hour for what it missed",
 	}}
 }

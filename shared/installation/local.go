@@ -36,7 +36,7 @@ type Local struct {
 
 // LocalOptions are the options of OpenLocal. The zero value suits a command.
 type LocalOptions struct {
-	Create     bool         // create missing folders, as `up` does
+	Create     bool         // create missing folders and claim the bucket, as `up` does
 	CheckState bool         // check the state for damage first, for at most checkFor
 	Source     string       // source of sent events; default: "cli"
 	Log        *slog.Logger // nil discards logs
@@ -46,7 +46,8 @@ type LocalOptions struct {
 }
 
 // OpenLocal opens the installation in the folder dir. Call the returned function
-// once to close it. Without Create, a folder without state is NotFound.
+// once to close it. Without Create, a folder without state is NotFound. With Create,
+// the bucket of another installation is Invalid.
 func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() error, error) {
 	o = o.withDefaults()
 	d, err := ReadDeployment(dir)
@@ -76,6 +77,11 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 		Watch:  o.Observer,
 		Source: o.Source,
 	}}
+	if o.Create {
+		if err := localOwnership(dir, l.Ports).Claim(ctx); err != nil {
+			return nil, nil, errors.Join(err, l.close())
+		}
+	}
 	return l, l.close, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/listen"
+	"rollout/shared/ownership"
 	"rollout/shared/secret"
 )
 
@@ -42,6 +43,7 @@ type Installation struct {
 	// Poll is the interval at which a command that watches a run reads its state.
 	Poll time.Duration
 
+	owner ownership.Bucket
 	path  func(key string) string
 	store func(ctx context.Context, f File) (blob.Info, error)
 	close func() error
@@ -97,6 +99,17 @@ type File struct {
 // Store puts a file into the bucket. An object under prompts/ becomes a run.
 func (i *Installation) Store(ctx context.Context, f File) (blob.Info, error) { return i.store(ctx, f) }
 
+// CheckOwner returns an Invalid error if the bucket belongs to another installation,
+// which would answer what is put there. Call it before Store. An error that says nothing
+// about the owner, because this user may not ask, is none.
+func (i *Installation) CheckOwner(ctx context.Context) error {
+	err := i.owner.Check(ctx)
+	if i.Cloud != "" && fault.Is(err, fault.Denied) {
+		return nil // the policies of an earlier deployment; the functions check it, too
+	}
+	return err
+}
+
 // Close closes the installation. Call it once.
 func (i *Installation) Close() error { return i.close() }
 
@@ -117,6 +130,7 @@ func openCloud(ctx context.Context, p Location, o Options) (*Installation, error
 	return &Installation{
 		Location: p, Deployment: s.Deployment, Profile: provider.Profile(s.Deployment), Ports: s.Ports, Secrets: s.Secrets,
 		Poll:  cloudPoll,
+		owner: ownership.OfCloud(in),
 		path:  in.ObjectURL,
 		store: func(ctx context.Context, f File) (blob.Info, error) { return upload(ctx, s.Ports.Blobs, f) },
 		close: func() error { return nil },
@@ -161,8 +175,9 @@ func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, clos
 	dir := BucketDir(p.Dir)
 	return &Installation{
 		Location: p, Deployment: d, Profile: cloud.OneMachine(), Ports: ports, Secrets: envSecrets(d, o.Getenv),
-		Poll: localPoll,
-		path: func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
+		Poll:  localPoll,
+		owner: localOwnership(p.Dir, ports),
+		path:  func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
 		store: func(ctx context.Context, f File) (blob.Info, error) {
 			return bucket.PutFile(ctx, dir, f.Path, f.Key, f.Options)
 		},

@@ -22,6 +22,16 @@ const (
 	HeartbeatPrefix = "beat/"
 )
 
+// OwnerKey is the key of the object that says which installation owns the bucket, and
+// InstallationKey that of the document with the installation's id; see package ownership.
+const (
+	OwnerKey        = "rollout-installation.json"
+	InstallationKey = "installation/id"
+)
+
+// UploadScanKey is the key of the UploadScan. Only reclaim writes it.
+const UploadScanKey = "uploads/scan"
+
 // LimitPrefix is the prefix of the documents that divide a pool's limits. Only workers
 // write them.
 const LimitPrefix = "limit/"

@@ -9,6 +9,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/queue"
+	"rollout/shared/record"
 )
 
 // grant is a statement of a policy. Actions never contain wildcards. If a
@@ -95,6 +96,21 @@ func (b *builder) readObjects(prefixes ...string) []grant {
 			conditions: map[string]any{"StringLikeIfExists": map[string]any{"s3:prefix": b.keyPatterns(prefixes)}},
 		},
 	}
+}
+
+// readOwner allows reading which installation owns the bucket. With readObjects it also
+// allows to learn that there is no owner yet.
+func (b *builder) readOwner() []grant {
+	return []grant{{id: "ReadOwner", actions: []string{"s3:GetObject"}, resources: b.ownerArn()}}
+}
+
+// claimBucket allows noting that this installation owns the bucket.
+func (b *builder) claimBucket() []grant {
+	return []grant{{id: "ClaimBucket", actions: []string{"s3:PutObject"}, resources: b.ownerArn()}}
+}
+
+func (b *builder) ownerArn() []string {
+	return []string{b.bucketArn() + "/" + b.cloud.S3.Prefix + record.OwnerKey}
 }
 
 // keyPatterns returns patterns for all keys that begin with one of the prefixes.

@@ -12,18 +12,20 @@ const lambdaService = "lambda.amazonaws.com"
 // clock with S3's. The worker deletes its own; no other program reads them.
 const clockPrefix = record.PendingPrefix + "clock-"
 
-// Patterns of the table's partitions, as shared/aws names them. Documents of the
-// first six are listed. Other documents are found only by their keys; their
+// Patterns of the table's partitions, as shared/aws names them. The first ones each
+// hold the documents whose keys begin so. Other documents are found only by their keys; their
 // partitions end in two hexadecimal digits.
 const (
-	runs       = "run/"
-	beats      = "beat/"
-	workers    = "worker/"
-	fleets     = "fleet/"
-	open       = "open/"
-	poolLimits = record.LimitPrefix
-	shards     = "shard-??"
-	others     = "??" // plans, coordinators and controls
+	runs         = "run/"
+	beats        = "beat/"
+	workers      = "worker/"
+	fleets       = "fleet/"
+	open         = "open/"
+	poolLimits   = record.LimitPrefix
+	installation = "installation/"
+	uploads      = "uploads/"
+	shards       = "shard-??"
+	others       = "??" // plans, coordinators and controls
 )
 
 // functionGrants returns the statements that a function needs for its work. The
@@ -35,8 +37,10 @@ func (b *builder) functionGrants(function string) []grant {
 		return join(
 			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), // work/ and runs/ of parents
 			b.createObjects(record.RunsPrefix),                                        // the summary of a refused run
+			b.readOwner(),
+			b.claimBucket(),
 			b.readDocuments(),
-			b.writeDocuments(runs, open),
+			b.writeDocuments(runs, open, installation),
 			b.invokeFunctions(plan),
 			b.sendMessages(deadTasks()),
 		)
@@ -72,14 +76,16 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case reclaim:
 		return join(
-			b.readObjects(record.WorkPrefix), // the plan has the roles of shards
+			b.readObjects(record.WorkPrefix),    // the plan has the roles of shards
+			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
+			b.readOwner(),
 			b.readDocuments(),
 			b.queryDocuments(beats, open),
-			b.writeDocuments(beats, workers, open),
+			b.writeDocuments(beats, workers, open, uploads),
 			b.deleteDocuments(beats, workers, open),
 			b.measureQueues(pools...),
 			b.sendMessages(host.CoordinateQueue),
-			b.invokeFunctions(plan),
+			b.invokeFunctions(submit, plan),
 			b.scaleFleets(),
 		)
 	case interrupt:

@@ -30,6 +30,7 @@ func (b *builder) viewerGrants() []grant {
 	return join(
 		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
 		b.listObjects(record.PromptsPrefix, record.RunsPrefix),
+		b.readOwner(),
 		b.readVersioning(),
 		b.readDocuments(),
 		b.queryDocuments(runs, beats),

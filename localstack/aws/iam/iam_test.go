@@ -110,6 +110,8 @@ func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 		{"s3:GetObject", bucket + "/team-a/cas/ab", nil, false, false},
 		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {"team-a/prompts/"}}, true, true},
 		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {""}}, false, false},
+		{"s3:GetObject", bucket + "/team-a/rollout-installation.json", nil, true, true},
+		{"s3:PutObject", bucket + "/team-a/rollout-installation.json", nil, false, false},
 		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", nil, false, true},
 		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", nil, false, false},
 		{"s3:PutObject", bucket + "/team-a/work/r/plan/0", nil, false, false},
@@ -149,7 +151,7 @@ func TestFunctionsCallOnlyTheirSuccessors(t *testing.T) {
 	roles := stack(t)
 	const arn = "arn:aws:lambda:eu-central-1:000000000000:function:acme-"
 	calls := map[string]string{"submit": "plan", "plan": "plan", "coordinate": "plan finalize", "finalize": "finalize",
-		"reclaim": "plan", "interrupt": "", "api": "submit"}
+		"reclaim": "submit plan", "interrupt": "", "api": "submit"}
 	for name, want := range calls {
 		p, ok := roles.Function("acme-" + name)
 		if !ok {
@@ -166,6 +168,51 @@ func TestFunctionsCallOnlyTheirSuccessors(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s may call %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Submit claims the bucket. Reclaim looks for uploads without a run by their names alone.
+func TestFunctionsThatKeepTheBucketAllowNoMore(t *testing.T) {
+	t.Parallel()
+	roles := stack(t)
+	const bucket, table = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme"
+	const owner = bucket + "/team-a/rollout-installation.json"
+	list := func(prefix string) map[string][]string { return map[string][]string{"s3:prefix": {prefix}} }
+	keys := func(partition string) map[string][]string {
+		return map[string][]string{"dynamodb:LeadingKeys": {partition}}
+	}
+	for _, c := range []struct {
+		action, resource string
+		context          map[string][]string
+		submit, reclaim  bool
+	}{
+		{"s3:GetObject", owner, nil, true, true},
+		{"s3:PutObject", owner, nil, true, false},
+		{"s3:PutObject", owner + "x", nil, false, false},
+		{"s3:PutObject", bucket + "/rollout-installation.json", nil, false, false},
+		{"s3:DeleteObject", owner, nil, false, false},
+		{"s3:GetObject", bucket + "/team-a/prompts/x.jsonl", nil, true, false},
+		{"s3:ListBucketVersions", bucket, list("team-a/prompts/"), false, true},
+		{"s3:ListBucketVersions", bucket, list("team-b/prompts/"), false, false},
+		{"s3:ListBucketVersions", bucket, list("team-a/runs/"), false, false},
+		{"s3:ListBucketVersions", bucket, list(""), false, false},
+		{"dynamodb:PutItem", table, keys("installation/"), true, false},
+		{"dynamodb:PutItem", table, keys("uploads/"), false, true},
+		{"dynamodb:PutItem", table, keys("run/"), true, false},
+		{"dynamodb:PutItem", table, keys("3f"), false, false},
+		{"dynamodb:DeleteItem", table, keys("installation/"), false, false},
+		{"dynamodb:DeleteItem", table, keys("uploads/"), false, false},
+		{"dynamodb:GetItem", table, keys("installation/"), true, true},
+	} {
+		for name, allowed := range map[string]bool{"submit": c.submit, "reclaim": c.reclaim} {
+			p, ok := roles.Function("acme-" + name)
+			if !ok {
+				t.Fatalf("the template has no function %s", name)
+			}
+			if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != allowed {
+				t.Errorf("%s: %s of %s with %v: %v", name, c.action, c.resource, c.context, err)
+			}
 		}
 	}
 }

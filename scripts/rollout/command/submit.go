@@ -46,6 +46,9 @@ func (e *Env) submit(
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	if err := in.CheckOwner(ctx); err != nil {
+		return err
+	}
 	up, err := checkUpload(ctx, in, file, configPath)
 	if err != nil {
 		return err

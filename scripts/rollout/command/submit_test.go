@@ -175,7 +175,7 @@ func TestSubmitRefusesInvalidFilesBeforeCopying(t *testing.T) {
 				args = append(args, "--config", f.file("c.toml", c.config))
 			}
 			check(t, rollout(t.Context(), args...), 2, "", c.want)
-			objects, err := f.Bucket.List(t.Context(), "", "", 10)
+			objects, err := f.Bucket.List(t.Context(), record.PromptsPrefix, "", 10)
 			if err != nil || len(objects) != len(c.objects) {
 				t.Errorf("the bucket has %v (%v)", objects, err)
 			}

@@ -172,7 +172,11 @@ func (e *Env) prepare(ctx context.Context, po prepareOptions) (_ *prepared, err 
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
-	closeAll := func() error { return errors.Join(closeLocal(), release()) }
+	releaseBucket, err := installation.LockBucket(po.dir)
+	if err != nil {
+		return nil, errors.Join(err, closeLocal(), release())
+	}
+	closeAll := func() error { return errors.Join(closeLocal(), releaseBucket(), release()) }
 	d := l.Deployment
 	d.Engine = d.Engine.WithURLs(po.engine)
 	if err := d.Check(); err != nil {

@@ -3,6 +3,7 @@ package command_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
+	"rollout/shared/installation"
 )
 
 // rolloutNow runs a command line with the real clock.
@@ -84,5 +86,43 @@ func TestInterruptedUpSaysHowToContinue(t *testing.T) {
 	cancel()
 	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "start the same command again to continue") {
 		t.Errorf("exit code %d; stderr:\n%s", code, errs)
+	}
+}
+
+// The bucket of one installation is a link into another one's, which works, or into one of
+// which it is a copy, where only one works at a time.
+func TestUpAndSubmitRefuseTheBucketOfAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	up := func(dir string) result {
+		return rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
+	}
+	first, second, file := newUploads(t, prompt), t.TempDir(), filepath.Join(t.TempDir(), "x.jsonl")
+	if r := up(first); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	if err := errors.Join(os.WriteFile(file, []byte(prompt+"\n"), 0o600),
+		os.Symlink(filepath.Join(first, "bucket"), filepath.Join(second, "bucket"))); err != nil {
+		t.Fatal(err)
+	}
+	refusal := []string{"the bucket of " + second + " belongs to another installation: " + first,
+		"let " + filepath.Join(second, "bucket") + " be a folder of its own",
+		"remove " + filepath.Join(second, "bucket", "rollout-installation.json")}
+	check(t, rolloutNow(t.Context(), "submit", file, "--dir", second), 2, "", refusal...)
+	check(t, up(second), 2, "", refusal...)
+
+	if err := errors.Join(os.RemoveAll(filepath.Join(second, "state")),
+		os.CopyFS(filepath.Join(second, "state"), os.DirFS(filepath.Join(first, "state")))); err != nil {
+		t.Fatal(err)
+	}
+	release, err := installation.LockBucket(first) // as `up` does
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, up(second), 2, "", fmt.Sprintf("process %d already runs an installation over the bucket", os.Getpid()))
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if r := up(second); r.code != 0 {
+		t.Errorf("the copy, once the other has ended: %s", r.err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
+	"rollout/shared/ownership"
 )
 
 // Checks returns the checks of an installation in a cloud, made on the machine,
@@ -14,7 +15,7 @@ func Checks(in cloud.Installation, machine capacity.Source) []Check {
 	checks := []Check{
 		{Name: cloud.CheckReachability, Limit: 10 * time.Second, Probe: d.Reach},
 		{Name: cloud.CheckAuth, Limit: 15 * time.Second, Probe: d.Authenticate},
-		{Name: cloud.CheckObjectStore, Limit: 20 * time.Second, Probe: object(s.Ports.Blobs)},
+		{Name: cloud.CheckObjectStore, Limit: 20 * time.Second, Probe: ownObjects(ownership.OfCloud(in))},
 		{Name: cloud.CheckQueue, Limit: 20 * time.Second, Probe: message(s.Ports.Queues)},
 		{Name: cloud.CheckSecretStore, Limit: 15 * time.Second, Probe: firstSecret(s.Secrets, s.Deployment.Secrets)},
 		{Name: cloud.CheckComputeHint, Limit: 15 * time.Second, Probe: d.InspectMachine},

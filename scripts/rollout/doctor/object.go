@@ -12,6 +12,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/ownership"
 	"rollout/shared/record"
 )
 
@@ -21,6 +22,18 @@ const RoundTrip = 64 << 20
 
 // cleaning bounds the removal of a check's object after its time is up.
 const cleaning = 15 * time.Second
+
+// ownObjects puts some bytes into the bucket and reads them again, unless the bucket
+// belongs to another installation.
+func ownObjects(b ownership.Bucket) func(context.Context) (string, error) {
+	probe := object(b.Blobs)
+	return func(ctx context.Context) (found string, err error) {
+		if err := b.Check(ctx); err != nil {
+			return "", err
+		}
+		return probe(ctx)
+	}
+}
 
 // object puts some bytes into the bucket and reads them again.
 func object(blobs blob.Store) func(context.Context) (string, error) {
