@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/functions/reclaim"
 	"rollout/shared/blob"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -198,6 +199,26 @@ func (s *System) runReclaim(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := s.reclaim.Scan(ctx); err != nil {
+				s.warn(ctx, "scan failed", err)
+			}
+		}
+	}
+}
+
+// runUploadScan looks every hour for uploads that have not become runs. The bucket's watch
+// announces those that are there when the process starts. Whether a lost event was of one
+// of these is not known any more, so that an object with the bytes, the key and the config
+// of an earlier run is that run.
+func (s *System) runUploadScan(ctx context.Context) {
+	tick := time.NewTicker(reclaim.UploadScanInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o := reclaim.UploadOptions{Bucket: s.cfg.Deployment.Bucket, Found: blob.Kept}
+			if err := reclaim.ScanUploads(ctx, s.Ports, o); err != nil {
 				s.warn(ctx, "scan failed", err)
 			}
 		}

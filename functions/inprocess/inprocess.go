@@ -5,7 +5,7 @@
 //	tasks queue ──────▶ submit, plan, finalize    8 at once
 //	plan queue ───────▶ plan (ranges)             PlanConcurrency at once
 //	coordinate queue ─▶ coordinate                in batches
-//	timer ────────────▶ reclaim                   every half heartbeat interval
+//	timer ────────────▶ reclaim                   every half heartbeat interval; for uploads, every hour
 //
 // For each message it takes the same steps: receive, call the handler while the
 // message is kept hidden, and then acknowledge it, move it to the dead letters
@@ -116,6 +116,9 @@ func (s *System) Run(ctx context.Context) error {
 	all.Go(func() { s.runFollowers(ctx) })
 	all.Go(func() { s.runCoordinate(ctx) })
 	all.Go(func() { s.runReclaim(ctx) })
+	if s.cfg.Uploads != nil {
+		all.Go(func() { s.runUploadScan(ctx) })
+	}
 	for range dispatchConcurrency {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}

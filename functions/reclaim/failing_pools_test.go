@@ -86,7 +86,7 @@ func TestThreeFailedMachinesPauseTheRunsOfTheirPool(t *testing.T) {
 				d.submittedAgo(id, 30*time.Hour)
 				c.given(d)
 				needed := 0
-				if err := ScanOnce(t.Context(), d.Ports, cloud, func(string, scaling.Demand) { needed++ }); err != nil {
+				if err := ScanOnce(t.Context(), d.Ports, scheduled(func(string, scaling.Demand) { needed++ })); err != nil {
 					t.Fatal(err)
 				}
 				paused := false

@@ -48,7 +48,7 @@ func TestDemandCountsShardsThatNoWorkingMachineHolds(t *testing.T) {
 		}
 		got := map[string]scaling.Demand{}
 		report := func(pool string, n scaling.Demand) { got[pool] = got[pool].And(n) }
-		if err := ScanOnce(t.Context(), d.Ports, cloud, report); err != nil {
+		if err := ScanOnce(t.Context(), d.Ports, scheduled(report)); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]scaling.Demand{"default": {OpenShards: 6, UnclaimedShards: 4, LiveMachines: 2}}
@@ -74,7 +74,7 @@ func TestDemandIsThatOfEachRolesPool(t *testing.T) {
 			At: time.Now(), DueAt: time.Now(), Holds: []health.HeldShard{{Run: id, Shard: 5}}})
 		got := map[string]scaling.Demand{}
 		report := func(pool string, n scaling.Demand) { got[pool] = got[pool].And(n) }
-		if err := ScanOnce(t.Context(), d.Ports, cloud, report); err != nil {
+		if err := ScanOnce(t.Context(), d.Ports, scheduled(report)); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]scaling.Demand{"default": {OpenShards: 3, UnclaimedShards: 3},

@@ -12,16 +12,23 @@ import (
 	"rollout/events"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
 	"rollout/shared/document"
 	"rollout/shared/host"
+	"rollout/shared/record"
 )
 
 // cloud has the timings of a cloud, where a schedule calls ScanOnce each minute.
 var cloud = host.Timings(config.DefaultCloudHealth())
 
+// scheduled are the options of a cloud.
+func scheduled(onNeed func(string, scaling.Demand)) ScheduleOptions {
+	return ScheduleOptions{Timings: cloud, OnNeed: onNeed, Uploads: UploadOptions{Bucket: bucketName, Recent: true}}
+}
+
 func (d fixture) once() []events.Payload {
 	d.t.Helper()
-	if err := ScanOnce(d.t.Context(), d.Ports, cloud, nil); err != nil {
+	if err := ScanOnce(d.t.Context(), d.Ports, scheduled(nil)); err != nil {
 		d.t.Error(err)
 	}
 	return d.received(host.CoordinateQueue)
@@ -160,7 +167,8 @@ func TestScanOfIdleInstallationReadsOneEmptyList(t *testing.T) {
 		if len(docs.calls) != 59 || slices.ContainsFunc(docs.calls, func(c string) bool { return c != "list open/" }) {
 			t.Errorf("within the hour: %q", docs.calls)
 		}
-		if all, err := d.Docs.List(t.Context(), "", "", 10); err != nil || len(all) != 0 {
+		all, err := d.Docs.List(t.Context(), "", "", 10)
+		if err != nil || len(all) != 1 || all[0].Key != record.UploadScanKey {
 			t.Errorf("%d documents are left of a worker that ended long ago, %v", len(all), err)
 		}
 	})

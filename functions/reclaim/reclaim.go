@@ -19,8 +19,10 @@
 //  5. Pause the runs of pools whose machines fail one after another, and report
 //     the demand for machines.
 //
-// The package reports to coordinate, and writes no document of a run except the
-// index of open runs. Its memory between scans only saves reads: a new process
+// Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads.
+//
+// The package reports to coordinate, plan and submit, and writes no document of a run
+// except the index of open runs. Its memory between scans only saves reads: a new process
 // finds the same.
 package reclaim
 
@@ -107,8 +109,16 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	return failed
 }
 
-// ScanOnce scans as a function that a schedule calls, which keeps nothing between
-// two calls. report is called with the demand of the pools of running runs.
+// ScheduleOptions are what ScanOnce takes besides its ports.
+type ScheduleOptions struct {
+	Timings health.Timings
+	Uploads UploadOptions
+	// OnNeed is optional. It is called with the demand of the pools of running runs.
+	OnNeed func(pool string, d scaling.Demand)
+}
+
+// ScanOnce scans as a function that a schedule calls each minute, which keeps nothing
+// between two calls. In the first minute of each hour it scans for uploads, too.
 //
 // Without memory it judges workers by their heartbeats and its own clock alone,
 // and relies on that the clocks of all machines are kept. It cannot notice that a
@@ -116,10 +126,15 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 // clock before the documents. While no run is open, it reads the heartbeats only
 // in the first minute of each hour, to delete old ones: all else would be an
 // empty list.
-func ScanOnce(ctx context.Context, p host.Ports, t health.Timings, report func(pool string, d scaling.Demand)) error {
-	r := New(p, t)
-	r.stateless, r.onNeed = true, report
-	return r.Scan(ctx)
+func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
+	r := New(p, o.Timings)
+	r.stateless, r.onNeed = true, o.OnNeed
+	full := hourly(p.Clock.Now())
+	err := r.Scan(ctx)
+	if full {
+		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads))
+	}
+	return err
 }
 
 // hourly reports whether it is the first minute of an hour.

@@ -46,6 +46,7 @@ type system struct {
 	bucket   *bucket.Bucket // on disk only
 	raw      stores         // in memory only: the stores without retries
 	workers  int
+	watched  chan blob.Upload // in memory: makes the functions believe that they hear of uploads
 }
 
 // stores are the stores of an installation in memory.
@@ -98,7 +99,7 @@ func simulated(t *testing.T, test func(t *testing.T, p *system)) {
 // they watch the bucket.
 func (p *system) functions() (stop func()) {
 	ctx, cancel := context.WithCancel(p.t.Context())
-	cfg := inprocess.Config{Deployment: p.deploy}
+	cfg := inprocess.Config{Deployment: p.deploy, Uploads: p.watched}
 	if p.bucket != nil {
 		cfg.Uploads = p.bucket.Watch(ctx, record.PromptsPrefix,
 			bucket.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 )
 
@@ -105,6 +108,55 @@ func TestC33RepeatedEventIsOneRun(t *testing.T) {
 			t.Errorf("%d runs, %d requests", len(p.manifests()), len(e.requests()))
 		}
 	})
+}
+
+// outage is a bucket whose objects cannot be read for a while.
+type outage struct {
+	blob.Store
+	kind fault.Kind
+	over atomic.Bool
+}
+
+func (o *outage) Get(ctx context.Context, key string, g blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if !o.over.Load() {
+		return nil, blob.Info{}, fault.New(o.kind, "the bucket has an outage")
+	}
+	return o.Store.Get(ctx, key, g)
+}
+
+// The event of an upload fails until it is a dead letter. A scan finds the upload later.
+func TestC33UploadWhoseEventIsADeadLetterBecomesARun(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]fault.Kind{"its handler failed too often": fault.Unavailable,
+		"its handler failed for a reason that ends": fault.Internal} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			simulated(t, func(t *testing.T, p *system) {
+				bucket := &outage{Store: p.ports.Blobs, kind: kind}
+				p.ports.Blobs = bucket
+				p.watched = make(chan blob.Upload)
+				p.functions()
+				p.work(setup{})
+				info := p.put("prompts/x.jsonl", prompts(3))
+				p.announce(info)
+				p.put("prompts/y.jsonl", prompts(3)) // its event never comes
+				p.await("the event is a dead letter", func() bool { return p.depth(host.TaskQueue+"-dead") == 1 })
+				bucket.over.Store(true)
+				lost := time.Now()
+				p.patience = 2 * time.Hour
+				o := p.awaitEnd(identity.UploadRun(p.deploy.Bucket, info.Key, info.Version))
+				o.wantPhase(t, "completed")
+				o.wantItems(t, 3, "")
+				if late := time.Since(lost); late > 80*time.Minute {
+					t.Errorf("it became a run %v later", late)
+				}
+				<-time.After(time.Hour)
+				if n := len(p.manifests()); n != 2 || p.depth(host.TaskQueue) > 0 {
+					t.Errorf("%d runs for two uploads", n)
+				}
+			})
+		})
+	}
 }
 
 func TestC33DeletedUploadIsNotARun(t *testing.T) {

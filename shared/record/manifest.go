@@ -97,6 +97,15 @@ type Control struct {
 	Refused string `json:"refused,omitempty"`
 }
 
+// UploadScan is the document uploads/scan: how far reclaim's hourly scan for uploads
+// without a run is.
+type UploadScan struct {
+	Schema int       `json:"schema"`
+	Since  time.Time `json:"since"`           // the first scan of the installation
+	At     time.Time `json:"at"`              // the latest scan
+	After  string    `json:"after,omitempty"` // the last key that was looked at; "" begins again
+}
+
 // OpenRun is the document open/<run>, an index entry of a run that has not ended.
 // Submit creates it before the manifest, so that every manifest has one. Reclaim
 // lists these documents to find its work, and deletes them when runs have ended.

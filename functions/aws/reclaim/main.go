@@ -10,14 +10,18 @@ import (
 	"rollout/functions/reclaim"
 	"rollout/shared/aws"
 	"rollout/shared/host"
+	"rollout/shared/ownership"
 )
 
 func main() {
 	lambda.Main("reclaim", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, 0)
+		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record,
+			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
+				CheckOwner: ownership.OfCloud(s).Check}}
 		return lambda.Timer(func(ctx context.Context) error {
 			defer machines.ScaleUp(ctx)
-			return reclaim.ScanOnce(ctx, s.Ports, host.Timings(s.Deployment.Health), machines.Record)
+			return reclaim.ScanOnce(ctx, s.Ports, o)
 		})
 	})
 }

@@ -132,14 +132,18 @@ func naive(p prices, samples float64) []Line {
 
 // Numbers of an idle month.
 const (
-	minutesAMonth = 30 * 24 * 60
+	minutesAMonth = 30 * 24 * minutesAnHour
+	minutesAnHour = 60
 	// Lambda polls a mapped queue over five connections that wait 20 s each.
 	pollsAMinute = 5 * 60 / 20
 )
 
-// month prices a month of minutes like the counted idle ones.
+// month prices a month of minutes and hours like the counted idle ones.
 func month(m measurement, p prices) []Line {
 	each := requests(m.Minute, func(fakeaws.RequestKind) float64 { return 1.0 / minutes })
+	for what, n := range requests(m.Hour, func(fakeaws.RequestKind) float64 { return 1.0 / minutesAnHour }) {
+		each[what] += n
+	}
 	each[messages] += float64(m.PolledQueues * pollsAMinute)
 	each.functions(map[string]fakeaws.Calls{"reclaim": {Count: 1, Billed: m.MinuteBilled}})
 	lines := each.lines(p, minutesAMonth)

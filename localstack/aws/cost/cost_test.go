@@ -32,6 +32,10 @@ func exampleMeasurement() measurement {
 		},
 		Minute: map[fakeaws.RequestKind]fakeaws.Count{k(fakeaws.DynamoDB, "Query", "open",
 			"reclaim"): {Requests: minutes, Units: minutes}},
+		Hour: map[fakeaws.RequestKind]fakeaws.Count{
+			k(fakeaws.S3, "ListObjectVersions", "prompts", "reclaim"): {Requests: 2},
+			k(fakeaws.DynamoDB, "GetItem", "uploads", "reclaim"):      {Requests: 1, Units: 1},
+		},
 		Calls:        map[string]fakeaws.Calls{"plan": {Count: 3, Billed: 2 * time.Second}},
 		MinuteBilled: 10 * time.Millisecond,
 	}
@@ -90,8 +94,11 @@ func TestRunIsPriced(t *testing.T) {
 func TestIdleMonthIsPriced(t *testing.T) {
 	t.Parallel()
 	r := newReport(exampleMeasurement(), usEast1)
-	if got := find(t, r.Month, reads).Count; !near(got, 43_200) {
+	if got := find(t, r.Month, reads).Count; !near(got, 43_200+720) {
 		t.Errorf("%v reads", got)
+	}
+	if got := find(t, r.Month, objectPuts).Count; !near(got, 2*720) {
+		t.Errorf("%v lists", got)
 	}
 	polls := find(t, r.Month, messages)
 	if !near(polls.Count, 648_000) || polls.AfterFree == nil || *polls.AfterFree != 0 {

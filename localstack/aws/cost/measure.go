@@ -11,12 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"rollout/functions/reclaim"
 	"rollout/localstack/aws/fakeaws"
 	"rollout/localstack/fakellm"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/ownership"
 	"rollout/shared/record"
 )
 
@@ -35,8 +37,9 @@ type measurement struct {
 	Seconds         float64 // duration of the run
 	WorkerSeconds   float64 // sum of the times of its workers until its end
 	// Run are the requests of the run, Minute those of all idle minutes together,
-	// without a run and without workers.
-	Run, Minute  map[fakeaws.RequestKind]fakeaws.Count
+	// without a run and without workers, Hour those of the hourly scan for uploads.
+	Run          map[fakeaws.RequestKind]fakeaws.Count
+	Minute, Hour map[fakeaws.RequestKind]fakeaws.Count
 	Calls        map[string]fakeaws.Calls
 	MinuteBilled time.Duration // of reclaim
 	DeadLetters  int           // dead letter queues, each with an alarm
@@ -185,7 +188,20 @@ func idle(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, m *meas
 	after := s.Calls()["reclaim"]
 	m.Minute = fakeaws.DiffCounts(s.Meter.Counts(), before)
 	m.MinuteBilled = (after.Billed - calls.Billed) / minutes
-	return nil
+	return hour(ctx, s, d, m)
+}
+
+// hour counts the scan that reclaim makes once an hour.
+func hour(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, m *measurement) error {
+	stack, err := fakeaws.OpenInstallation(ctx, d, s.URL, "reclaim")
+	if err != nil {
+		return err
+	}
+	before := s.Meter.Counts()
+	err = reclaim.ScanUploads(ctx, stack.Ports, reclaim.UploadOptions{Bucket: d.Bucket, Recent: true,
+		CheckOwner: ownership.OfCloud(stack).Check})
+	m.Hour = fakeaws.DiffCounts(s.Meter.Counts(), before)
+	return err
 }
 
 // minute runs one minute of the schedule and waits for the end of its invocation.

@@ -21,6 +21,7 @@ type Report struct {
 
 	Counted []Counted `json:"counted"`
 	Minute  []Counted `json:"idle_minute"`
+	Hour    []Counted `json:"idle_hour"` // what is done once an hour beside
 	Budget  []Budget  `json:"budget"`
 
 	// Bills of a million samples. Ours has the cost of the work, Time that of the
@@ -82,6 +83,7 @@ func newReport(m measurement, p prices) Report {
 	r := Report{Shards: m.Shards, Samples: m.Samples, Workers: m.workers, Seconds: m.Seconds, Rate: m.rate,
 		Prices: fmt.Sprintf("%s, %s, %s", p.Region, p.Date, p.Source)}
 	r.Counted, r.Minute = counted(m.Run, m.Shards), counted(m.Minute, minutes)
+	r.Hour = counted(m.Hour, 1)
 	r.Budget = budget(m)
 
 	ours := requests(m.Run, work)

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/reclaim"
+	"rollout/localstack/aws/fakeaws"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/ownership"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// scanUploads makes the scan of reclaim's function, with its role, as it would be made
+// that much later.
+func (a *awsInstallation) scanUploads(later time.Duration) error {
+	a.t.Helper()
+	s, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "reclaim")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	p := s.Ports
+	p.Clock = clock.Skewed{Offset: later}
+	return reclaim.ScanUploads(a.t.Context(), p, reclaim.UploadOptions{Bucket: a.deployment.Bucket, Recent: true,
+		CheckOwner: ownership.OfCloud(s).Check})
+}
+
+// The bucket belongs to another stack: submit, the user's command and the doctor refuse it,
+// and the event of an upload ends as a dead letter. Once the bucket is this stack's, the
+// scan finds the upload, which becomes a run.
+func TestBucketOfAnotherStackIsRefusedAndItsDeadLettersAreFoundAgain(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := open(t, s, "max_machines = 1\nidle = '1m'", nil)
+	if err := a.Groups.SetDesired(a.group, 1); err != nil {
+		t.Fatal(err)
+	}
+	const mark = `{"schema":1,"installation":"another","place":"other in us-east-1","at":"2026-01-02T03:04:05Z"}`
+	ctx, blobs := t.Context(), a.Stack.Ports.Blobs
+	if _, err := blobs.Put(ctx, record.OwnerKey, strings.NewReader(mark), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const key = "prompts/x.jsonl"
+	content := simplePrompts(20)
+	id := a.put(key, content)
+	eventually(t, "the event is a dead letter",
+		func() bool { return a.depth(queue.DeadLetterQueue(host.TaskQueue)) == 1 })
+	const refusal = "belongs to another installation: other in us-east-1, since 2026-01-02"
+	if log := a.Logs("submit"); !strings.Contains(log, refusal) {
+		t.Errorf("submit's log lacks %q:\n%s", refusal, end(log))
+	}
+	file := write(t, t.TempDir(), "y.jsonl", content)
+	if out, err := rollout(t, a.environment(), "submit", file, "--cloud", "aws", "--dir", a.dir); err == nil ||
+		!strings.Contains(out, refusal) || !strings.Contains(out, record.OwnerKey) {
+		t.Errorf("submit: %v\n%s", err, out)
+	}
+	if _, ok := a.read("prompts/y.jsonl"); ok {
+		t.Error("the refused file was uploaded")
+	}
+	out, err := rollout(t, a.Environment("owner"), "cloud", "doctor", "--provider", "aws", "--no-color", "--config",
+		filepath.Join(a.dir, "rollout.toml"))
+	if err == nil || !strings.Contains(out, "✗ object_store") || !strings.Contains(out, refusal) {
+		t.Errorf("the doctor: %v\n%s", err, out)
+	}
+	if err := a.scanUploads(time.Hour); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("the scan: %v", err)
+	}
+	if _, err := host.LoadManifest(ctx, a.Stack.Ports.Docs, id); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the upload is a run: %v", err)
+	}
+
+	if err := blobs.Delete(ctx, record.OwnerKey, ""); err != nil { // as the message says
+		t.Fatal(err)
+	}
+	for range 2 { // the second one is within the hour
+		if err := a.scanUploads(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
+	if text, _ := a.read(record.OwnerKey); !strings.Contains(text, a.deployment.Cloud.Name+" in us-east-1") {
+		t.Errorf("the bucket belongs to %s", text)
+	}
+	if n := a.Calls()["submit"].Count; n != 4 { // three attempts, and the one of the scan
+		t.Errorf("submit was called %d times", n)
+	}
+	a.wantNoLoops()
+}
