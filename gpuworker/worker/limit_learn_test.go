@@ -60,7 +60,7 @@ func TestARefusalWithAWaitStopsTheWorker(t *testing.T) {
 				return ratelimit.Report{}
 			}
 			refuse = false
-			return ratelimit.Report{Refused: true, Wait: 30 * time.Second}
+			return ratelimit.Report{Refused: true, Wait: 57 * time.Second} // until a minute after the first
 		}
 		e.answer = slowly(e.answer, 50*time.Millisecond)
 		d.start("w1", e, learns)
@@ -73,7 +73,7 @@ func TestARefusalWithAWaitStopsTheWorker(t *testing.T) {
 		if before > 110 {
 			t.Errorf("%d requests before the wait", before)
 		}
-		advance(10 * time.Second)
+		advance(35 * time.Second)
 		if n := len(d.asked()) - before; n > 0 {
 			t.Errorf("%d requests within the wait", n)
 		}

@@ -27,6 +27,9 @@ type Budget struct {
 	newest int64           // bucket
 	sum    Amount          // of used
 
+	refused    [buckets]int64 // requests that the server refused, likewise
+	refusedSum int64
+
 	// pace is when, since epoch, the next use is due at an even pace, by resource.
 	pace [resources]time.Duration
 }
@@ -108,7 +111,15 @@ func (b *Budget) Refuse(number int64, cost Amount, now time.Time) {
 	b.advance(now)
 	if number > b.newest-buckets {
 		b.add(number, Amount{}.Minus(cost))
+		b.refused[mod(number)]++
+		b.refusedSum++
 	}
+}
+
+// Refused returns which share of the requests of the last Minute the server refused.
+func (b *Budget) Refused(now time.Time) float64 {
+	b.advance(now)
+	return float64(b.refusedSum) / float64(max(1, b.refusedSum+b.sum.Requests))
 }
 
 // Answered returns what was begun within the last Minute and was not refused, and how
@@ -144,10 +155,13 @@ func (b *Budget) advance(now time.Time) {
 	n := int64(now.Sub(b.epoch) / bucket)
 	if n-b.newest >= buckets {
 		b.used, b.sum, b.newest = [buckets]Amount{}, Amount{}, n
+		b.refused, b.refusedSum = [buckets]int64{}, 0
 	}
 	for b.newest < n {
 		b.newest++
 		b.add(b.newest, Amount{}.Minus(b.used[mod(b.newest)]))
+		b.refusedSum -= b.refused[mod(b.newest)]
+		b.refused[mod(b.newest)] = 0
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 //	                     refused, and that tells of a minute
 //	nothing is known ──────────────────────────────────────────▶ Found: what was answered within the minute before
 //	                                                               │  ▲       │
-//	                     refused again: a tenth less at least, ◀───┘  └───────┘ calm: more, by larger steps each time
+//	                     refused again: what is answered now, ◀────┘  └───────┘ calm: more, by larger steps each time
 //	                     but no less than before the last raise
 //
 // The limits that the server states stand beside that, as it stated them last. Of all,
@@ -28,6 +28,10 @@ type Learnt struct {
 	Raises int           `json:"raises,omitempty"`
 	Before Amount        `json:"before,omitzero"`
 	Calm   time.Duration `json:"calm,omitempty"`
+	// Lowered counts the changes to less in a row. After mostLowered, the refusals come by
+	// chance, and count no more until ChanceUntil.
+	Lowered     int       `json:"lowered,omitempty"`
+	ChanceUntil time.Time `json:"chance_until,omitzero"`
 	// WaitUntil is until when the server wants no requests.
 	WaitUntil time.Time `json:"wait_until,omitzero"`
 	// Episode is the last time that the server refused; nil if it did not.
@@ -64,8 +68,11 @@ const (
 	lastCalm   = 2 * time.Hour
 	firstRaise = 25
 	lastRaise  = 100
-	// What is left of an estimate at which the server refuses, in percent.
-	mostLeft, leastLeft = 90, 50
+	// leastLeft is what is left at least of an estimate at which the server refuses, in
+	// percent. If it refuses as much after mostLowered changes in a row, it is not for the
+	// limit of a minute.
+	leastLeft   = 50
+	mostLowered = 5
 	// minEpisode is how long an episode lasts at least: a new estimate shows within a
 	// minute.
 	minEpisode = time.Minute
@@ -125,7 +132,11 @@ func (d Doc) refused(r refusal, worker string, answered Amount) Doc {
 	case l.counts(worker, r.began):
 		return d
 	case l.Episode == nil, r.began.After(l.Episode.Until):
-		e = l.newEpisode(r)
+		if e = l.newEpisode(r); l.Lowered > mostLowered {
+			d.Learnt = Learnt{Stated: l.Stated, StatedAt: l.StatedAt, WaitUntil: l.WaitUntil,
+				ChanceUntil: r.at.Add(forgetAfter).UTC()}
+			return d
+		}
 	default:
 		e = *l.Episode
 	}
@@ -176,9 +187,13 @@ func (l *Learnt) newEpisode(r refusal) Episode {
 	switch {
 	case found == 0: // the first estimate
 	case l.Raises > 0 && before > 0:
-		e.Least, e.Most, l.Calm = before, max(before, found*mostLeft/100), min(2*l.Calm, lastCalm)
+		e.Least, e.Most, l.Calm = before, found, min(2*l.Calm, lastCalm)
 	default:
-		e.Least, e.Most = max(1, found*leastLeft/100), max(1, found*mostLeft/100)
+		e.Least, e.Most = max(1, found*leastLeft/100), found
+		if r.at.Sub(l.FoundAt) >= l.Calm {
+			l.Lowered = 0
+		}
+		l.Lowered++
 	}
 	return e
 }
@@ -197,7 +212,7 @@ func (l Learnt) raised(now time.Time) Learnt {
 			v[k] = min(n+max(1, n*int64(min(firstRaise<<min(l.Raises, 8), lastRaise))/100), maxStated)
 		}
 	}
-	l.Found, l.FoundAt, l.Episode = amount(v), now.UTC(), nil
+	l.Found, l.FoundAt, l.Episode, l.Lowered = amount(v), now.UTC(), nil, 0
 	l.Raises++
 	return l
 }
@@ -208,11 +223,14 @@ func (l Learnt) asOf(now time.Time, skew time.Duration) Learnt {
 	soon := now.Add(skew).UTC()
 	l.StatedAt, l.FoundAt = earliest(l.StatedAt, soon), earliest(l.FoundAt, soon)
 	l.WaitUntil = earliest(l.WaitUntil, soon.Add(MaxWait))
+	if l.ChanceUntil = earliest(l.ChanceUntil, soon.Add(forgetAfter)); !l.ChanceUntil.After(now) {
+		l.ChanceUntil = time.Time{}
+	}
 	if now.Sub(l.StatedAt) >= forgetAfter {
 		l.Stated, l.StatedAt = Amount{}, time.Time{}
 	}
 	if now.Sub(l.FoundAt) >= forgetAfter+l.Calm {
-		l.Found, l.FoundAt, l.Raises, l.Before, l.Calm = Amount{}, time.Time{}, 0, Amount{}, 0
+		l.Found, l.FoundAt, l.Raises, l.Before, l.Calm, l.Lowered = Amount{}, time.Time{}, 0, Amount{}, 0, 0
 	}
 	if !l.WaitUntil.After(now) {
 		l.WaitUntil = time.Time{}

@@ -17,12 +17,15 @@ type server struct {
 	bucket   bool       // it refills all the time; else it looks at the last minute
 	states   bool       // it states its limit
 	noWait   bool       // its refusals name no wait
+	chance   int        // it refuses so many of a hundred requests, whatever it was asked before
+	quota    bool       // a quota of a day is used up
 	atOnce   int        // the most requests at once; 0 sets no limit
 	hostile  *rand.Rand // it says anything; nil: it does not
 	inFlight int        // of each worker
 	took     time.Duration
 
 	accepted []begun
+	seen     int64
 	level    float64 // of the bucket, in requests
 	filled   time.Time
 	running  []time.Time // when they end
@@ -36,7 +39,8 @@ type asked struct {
 	at     time.Time // when the answer comes
 	cost   ratelimit.Amount
 	says   ratelimit.Report
-	nth    int // of the pool's requests
+	nth    int  // of the pool's requests
+	rests  bool // it was refused, and backs off until then
 }
 
 // ask answers a request.
@@ -66,6 +70,13 @@ func (s *server) ask(at, began time.Time, number int64, cost ratelimit.Amount) a
 
 // admits reports whether the server takes a request now, or when it may.
 func (s *server) admits(at time.Time, cost ratelimit.Amount) (wait time.Duration, ok bool) {
+	if s.quota {
+		return 3 * time.Hour, false
+	}
+	if s.chance > 0 {
+		s.seen++
+		return 0, s.seen*int64(s.chance)%100 >= int64(s.chance)
+	}
 	if s.atOnce > 0 {
 		n := 0
 		for _, end := range s.running {
@@ -109,10 +120,15 @@ func (p *pool) answer(w *simulated, now time.Time) {
 			rest = append(rest, a)
 			continue
 		}
+		if a.rests {
+			w.pending = append([]ratelimit.Amount{a.cost}, w.pending...)
+			continue
+		}
 		w.lease.Report(a.says, a.number, a.cost, a.began, now)
 		if a.says.Refused { // it is asked again, and does not count
 			p.begun[a.nth].cost = ratelimit.Amount{}
-			w.pending = append([]ratelimit.Amount{a.cost}, w.pending...)
+			a.at, a.rests = p.now.Add(time.Second), true
+			rest = append(rest, a)
 		} else {
 			w.lease.Settle(a.number, a.cost, a.cost, now)
 		}
@@ -211,7 +227,7 @@ func TestEstimateFollowsWhatRefusalsShow(t *testing.T) {
 				if accepted < 600*10*85/100 {
 					t.Errorf("%d requests are answered in ten minutes, 6000 are allowed", accepted)
 				}
-				if refused > accepted/50 {
+				if refused > accepted*3/100 {
 					t.Errorf("%d requests are refused in ten minutes, %d are answered", refused, accepted)
 				}
 				t.Logf("%d accepted, %d refused", accepted, refused)
@@ -229,6 +245,46 @@ func TestLimitOnRequestsAtOnceIsNotTakenForOneOfAMinute(t *testing.T) {
 	p.run(10 * time.Minute)
 	if n := len(s.accepted); n < 10*60*40/2 {
 		t.Errorf("%d requests are answered in ten minutes, %d are possible", n, 10*60*40)
+	}
+}
+
+// A server that refuses by chance is asked hardly less.
+func TestRefusalsByChanceAreNoLimit(t *testing.T) {
+	t.Parallel()
+	for _, chance := range []int{1, 2, 8} {
+		t.Run(fmt.Sprint(chance), func(t *testing.T) {
+			t.Parallel()
+			s := &server{chance: chance, noWait: true, inFlight: 16, took: 2 * time.Second}
+			p := learning(t, s, 1)
+			p.run(time.Hour)
+			const possible = 16 / 2 * 300
+			for _, until := range []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour} {
+				least := possible * 8 / 10
+				if chance > 3 && until == 5*time.Minute { // they are taken for a limit at first
+					least = possible * 4 / 10
+				}
+				if n := within(times(s.accepted), until-5*time.Minute, until); n < least {
+					t.Errorf("%d requests are answered in the five minutes before %s, %d are possible", n, until, possible)
+				}
+			}
+		})
+	}
+}
+
+// A quota of a day that is used up leaves no limit of a minute behind.
+func TestAUsedUpQuotaIsNoLimitOfAMinute(t *testing.T) {
+	t.Parallel()
+	s := &server{quota: true, inFlight: 16, took: time.Second}
+	p := learning(t, s, 2)
+	p.run(31 * time.Minute)
+	if n := len(s.refused); n > 7*32 {
+		t.Errorf("%d requests were refused within half an hour without a quota", n)
+	}
+	s.quota, s.limit = false, ratelimit.Amount{Requests: 600}
+	from := p.now.Sub(start)
+	p.run(10 * time.Minute)
+	if n := within(times(s.accepted), from+6*time.Minute, from+10*time.Minute); n < 4*570 {
+		t.Errorf("%d requests are answered in four minutes after there was a quota again", n)
 	}
 }
 

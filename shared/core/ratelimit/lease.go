@@ -52,7 +52,6 @@ type Lease struct {
 	unread       bool // the document was not read yet
 	learns       bool
 	limit        Amount // that holds
-	refusals     int    // in a row that named no wait
 }
 
 // Demand is what waits for a share.
@@ -113,19 +112,10 @@ func (l *Lease) Report(r Report, number int64, cost Amount, began, now time.Time
 	if r = r.bounded(); !r.Limit.IsZero() {
 		l.news.stated, l.news.statedAt = r.Limit, now
 	}
-	switch {
-	case !r.Refused:
-		l.refusals = 0
-	case r.AtOnce: // fewer at once are allowed, not fewer a minute
+	if r.Refused {
 		l.Refuse(number, cost, now)
-		r.Wait = 0
-	default:
-		l.Refuse(number, cost, now)
-		if r.Wait < firstWait { // else all that wait would be refused again and again
-			r.Wait = min(firstWait<<min(l.refusals, 8), lastWait)
-		}
-		if began.After(l.learnt.WaitUntil) { // else it is of the same burst
-			l.refusals++
+		if r.AtOnce { // fewer at once are allowed, not fewer a minute
+			r.Wait = 0
 		}
 	}
 	if r.Wait > 0 {
@@ -139,19 +129,31 @@ func (l *Lease) Report(r Report, number int64, cost Amount, began, now time.Time
 	}
 }
 
-// A refusal tells of the limit of a minute if the server wants a long wait, or if the
-// worker has asked for most of a minute. Others may be due to a burst.
+// When a refusal tells of the limit of a minute. Others may be due to a burst, to others
+// who use the same limit, to a quota of a day, or to chance.
 const (
-	longWait   = 10 * time.Second
-	longEnough = 45 * time.Second
+	// The worker has asked for longEnough, and the server refuses refusedShare of that.
+	longEnough   = 45 * time.Second
+	refusedShare = 0.03
+	// Or it wants a wait of longWait at least, until what the worker asked first is a
+	// minute ago: nobody else uses the limit.
+	longWait    = 10 * time.Second
+	waitMargin  = 6 * time.Second
+	sharpMinute = Minute - time.Second
 )
 
+// tellsOfMinute reports whether a refusal tells of the limit of a minute, which the
+// worker does not know yet.
 func (l *Lease) tellsOfMinute(r Report, began, now time.Time) bool {
-	if l.learnt.counts(l.worker, began) {
-		return false
-	}
 	answered, since := l.Answered(now)
-	return r.Wait >= longWait || answered.Requests > 0 && (since >= longEnough || !l.learnt.Found.IsZero())
+	switch {
+	case l.learnt.counts(l.worker, began), answered.Requests <= 0, now.Before(l.learnt.ChanceUntil):
+		return false
+	case since >= longEnough:
+		return l.learnt.Raises > 0 || l.Refused(now) >= refusedShare
+	}
+	left := (sharpMinute - since - r.Wait).Abs()
+	return l.learnt.Found.IsZero() && r.Wait >= longWait && left <= waitMargin
 }
 
 // know takes in what a document says, with the worker's news, and returns the document

@@ -21,10 +21,6 @@ const (
 	MaxWait = 5 * time.Minute
 	// maxStated bounds a stated limit. What is more, or not positive, says nothing.
 	maxStated = 1_000_000_000
-	// A server that refuses and names no longer wait gets no requests for firstWait, and
-	// twice as long each time in a row, but no more than lastWait.
-	firstWait = time.Second
-	lastWait  = 30 * time.Second
 )
 
 // bounded returns the report without what no server can mean.
