@@ -13,12 +13,17 @@ package blob
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
 
 // MaxKey is the longest key, in bytes.
 const MaxKey = 512
+
+// ErrNotFile is in the chain of a NotFound error about a key at which a folder's bucket has
+// something that is not a file, such as a folder: there is no object, but there is something.
+var ErrNotFile = errors.New("it is not a regular file")
 
 // Info describes one version of an object.
 type Info struct {

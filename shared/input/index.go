@@ -11,6 +11,7 @@ package input
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"sync"
 
@@ -231,9 +232,13 @@ func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
 }
 
 // ReadObject returns the bytes of a small object. An object of more than limit bytes
-// is Corrupt.
+// is Corrupt, and what is there but no file, such as a folder, is Invalid.
 func ReadObject(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byte, error) {
 	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
+	if errors.Is(err, blob.ErrNotFile) {
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "read " + key, Err: blob.ErrNotFile,
+			Remedy: "put a file there, or remove it"}
+	}
 	if err != nil {
 		return nil, fault.Wrap(err, "read %s", key)
 	}

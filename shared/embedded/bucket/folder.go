@@ -142,7 +142,7 @@ func describe(key string, st *unix.Stat_t) (blob.Info, error) {
 		return blob.Info{}, unix.ELOOP
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return blob.Info{}, fault.New(fault.NotFound, "%q is not a regular file", key)
+		return blob.Info{}, fault.WithKind(fault.NotFound, blob.ErrNotFile, "%q", key)
 	}
 	modified := time.Unix(st.Mtim.Unix())
 	return blob.Info{
