@@ -129,7 +129,7 @@ func (d Doc) refused(r refusal, worker string, answered Amount) Doc {
 	l := d.Learnt
 	var e Episode
 	switch {
-	case l.counts(worker, r.began):
+	case l.counts(worker, r.began), r.at.Before(l.ChanceUntil):
 		return d
 	case l.Episode == nil, r.began.After(l.Episode.Until):
 		if e = l.newEpisode(r); l.Lowered > mostLowered {
