@@ -37,6 +37,7 @@ var Rules = []Rule{
 	// What every package may use.
 	{Packages: "shared/blake3pair"}, // assembly, which the core uses and does not hold
 	{Packages: "shared/clock", StdOnly: true},
+	{Packages: "shared/disk/...", Imports: []string{"shared/disk/..."}},
 	{Packages: "shared/fault", StdOnly: true},
 	{Packages: "shared/text", StdOnly: true},
 

@@ -35,8 +35,8 @@ type Info struct {
 
 // PutOptions are the conditions of a put.
 type PutOptions struct {
-	// CreateOnly fails with Conflict if the key exists. Of any number of
-	// concurrent create-only puts exactly one succeeds.
+	// CreateOnly fails with Conflict if the key exists; what exists is then durable.
+	// Of any number of concurrent create-only puts exactly one succeeds.
 	CreateOnly bool
 	// IfVersion, if not empty, fails with Conflict unless the current version
 	// is this one.

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"rollout/shared/document"
 	"rollout/shared/embedded/sqlite"
@@ -128,7 +127,7 @@ func TestCopiedAndRestoredInstallationsGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, bucket := range map[string]bool{second: true, second + "-bare": false, restored: false} {
-		if _, err := sqlite.Restore(t.Context(), installation.StateDir(dir), backup, time.Now()); err != nil {
+		if _, err := sqlite.Restore(t.Context(), installation.StateDir(dir), backup, sqlite.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if bucket {

@@ -57,7 +57,7 @@ func restoreCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		kept, err := sqlite.Restore(c.Context(), installation.StateDir(*dir), args[0], e.Clock.Now())
+		kept, err := sqlite.Restore(c.Context(), installation.StateDir(*dir), args[0], sqlite.Options{Clock: e.Clock})
 		if err != nil {
 			return err
 		}

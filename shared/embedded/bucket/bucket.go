@@ -14,6 +14,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/clock"
+	"rollout/shared/disk"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
 )
@@ -24,6 +25,7 @@ type Options struct {
 	// TempAge is the age of the last write at which Open removes a temporary file as
 	// the leftover of a crashed process. Default: one hour.
 	TempAge time.Duration
+	Disk    disk.Disk // default: the machine's
 }
 
 // Bucket is a folder as a blob.Store: the object "a/b" is the file "a/b" in it.
@@ -37,6 +39,7 @@ type Options struct {
 type Bucket struct {
 	dir     string
 	clock   clock.Clock
+	disk    disk.Disk
 	root    *os.File // the bucket's folder; also carries the lock between processes
 	rootID  folderID
 	mutex   chan struct{} // holds one token: the lock within this process
@@ -61,9 +64,12 @@ func Open(dir string, o Options) (*Bucket, error) {
 	if o.TempAge <= 0 {
 		o.TempAge = time.Hour
 	}
+	if o.Disk == nil {
+		o.Disk = disk.System{}
+	}
 	dir, err := filepath.Abs(dir) // the working directory may change
 	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
+		err = disk.MakeFolder(o.Disk, dir)
 	}
 	if err != nil {
 		return nil, filesystem.Fault(err, "open bucket %s", dir)
@@ -75,13 +81,14 @@ func Open(dir string, o Options) (*Bucket, error) {
 	b := &Bucket{
 		dir:    dir,
 		clock:  o.Clock,
+		disk:   o.Disk,
 		root:   os.NewFile(uintptr(root.fd), dir),
 		rootID: root.id,
 		mutex:  make(chan struct{}, 1),
 		closed: make(chan struct{}),
 	}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
-	b.unnamed = supportsUnnamed(root.fd)
+	b.unnamed = disk.SupportsUnnamed(root.fd)
 	if err := b.removeLeftovers(o.TempAge); err != nil {
 		_ = b.root.Close() // the first error takes precedence
 		return nil, filesystem.Fault(err, "open bucket %s", dir)
@@ -97,6 +104,7 @@ func (b *Bucket) Dir() string { return b.dir }
 func (b *Bucket) Close() error {
 	close(b.closed)
 	b.watches.Wait()
+	b.durable.close()
 	return filesystem.Fault(b.root.Close(), "close bucket %s", b.dir)
 }
 
@@ -202,7 +210,7 @@ func (b *Bucket) openFile(key string) (fd int, err error) {
 		return 0, notDirAsNotExist(err)
 	}
 	defer folder.close()
-	err = filesystem.IgnoreEINTR(func() error {
+	err = disk.IgnoreEINTR(func() error {
 		fd, err = unix.Openat(folder.fd, nameOf(key), flags|unix.O_CLOEXEC, 0)
 		return err
 	})

@@ -48,7 +48,7 @@ func (b *Bucket) remove(ctx context.Context, key, version string) error {
 	if version != "" && version != info.Version {
 		return fault.New(fault.Conflict, "the version %s was replaced: the object has version %s", version, info.Version)
 	}
-	if err := unix.Unlinkat(folder.fd, nameOf(key), 0); err != nil {
+	if err := b.disk.Remove(folder.fd, nameOf(key), false); err != nil {
 		return err
 	}
 	b.prune(parentOf(key))
@@ -63,15 +63,12 @@ func (b *Bucket) prune(path string) {
 		if err != nil {
 			return
 		}
-		var st unix.Stat_t
-		if unix.Fstatat(above.fd, nameOf(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			b.durable.forget(idOf(&st))
-		}
-		err = unix.Unlinkat(above.fd, nameOf(path), unix.AT_REMOVEDIR)
+		err = b.disk.Remove(above.fd, nameOf(path), true)
 		above.close()
 		if err != nil { // usually: the folder is not empty
 			return
 		}
+		b.durable.remove(path)
 		path = parentOf(path)
 	}
 }

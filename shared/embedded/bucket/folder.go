@@ -3,13 +3,12 @@ package bucket
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"rollout/shared/blob"
-	"rollout/shared/embedded/internal/filesystem"
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 )
 
@@ -47,7 +46,7 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 		}
 		next, err := openFolder(at.fd, name, child)
 		if create && err == unix.ENOENT {
-			if err = unix.Mkdirat(at.fd, name, 0o755); err == nil || err == unix.EEXIST {
+			if err = b.disk.Mkdir(at.fd, name); err == nil || err == unix.EEXIST {
 				next, err = openFolder(at.fd, name, child)
 			}
 		}
@@ -55,7 +54,7 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 			at.close()
 			return nil, err
 		}
-		if create && !b.durable.has(next.id) {
+		if create && !b.durable.has(next) {
 			next.unsynced, at.unsynced = append(at.unsynced, at), nil
 		} else {
 			at.close()
@@ -76,7 +75,7 @@ func (b *Bucket) enterKnown(path string, durable bool) *folder {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil {
 		f.id = idOf(&st)
-		if !durable || b.durable.has(f.id) {
+		if !durable || b.durable.has(f) {
 			return f
 		}
 	}
@@ -87,7 +86,7 @@ func (b *Bucket) enterKnown(path string, durable bool) *folder {
 // openFolder opens the folder name in the open folder fd.
 func openFolder(fd int, name, path string) (*folder, error) {
 	f := &folder{path: path}
-	err := filesystem.IgnoreEINTR(func() (err error) {
+	err := disk.IgnoreEINTR(func() (err error) {
 		f.fd, err = unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -165,112 +164,19 @@ func isLink(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 
 // makeDurable syncs the folder and its unsynced parents.
 func (b *Bucket) makeDurable(f *folder) error {
-	if err := b.syncs.sync(f); err != nil {
+	if err := b.syncs.sync(b.disk, f); err != nil {
 		return err
 	}
 	for i, above := range f.unsynced {
-		if err := b.syncs.sync(above); err != nil {
+		if err := b.syncs.sync(b.disk, above); err != nil {
 			return err
 		}
 		if i > 0 {
-			b.durable.add(above.id)
+			b.durable.add(above)
 		}
 	}
 	if len(f.unsynced) > 0 {
-		b.durable.add(f.id)
+		b.durable.add(f)
 	}
 	return nil
-}
-
-// durableFolders remembers the folders whose entry in their parent is durable, so that
-// a put need not sync the whole path each time.
-type durableFolders struct {
-	mu    sync.Mutex
-	known map[folderID]struct{}
-}
-
-// maxDurable is the most remembered folders. Beyond it they are forgotten and synced
-// again.
-const maxDurable = 4096
-
-func (s *durableFolders) has(id folderID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.known[id]
-	return ok
-}
-
-func (s *durableFolders) add(id folderID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= maxDurable {
-		s.known = make(map[folderID]struct{})
-	}
-	s.known[id] = struct{}{}
-}
-
-// forget forgets a folder. It must be called before the folder is removed, because its
-// inode number may be reused.
-func (s *durableFolders) forget(id folderID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, id)
-}
-
-// folderSyncs lets concurrent puts into one folder share its syncs.
-type folderSyncs struct {
-	mu      sync.Mutex
-	folders map[folderID]*folderSync
-}
-
-// folderSync is the state of the syncs of one folder.
-type folderSync struct {
-	running sync.Mutex // held during a sync
-	next    *syncRound // the round that new callers join, or nil
-	users   int        // callers that have not returned
-}
-
-// syncRound is one sync that several callers share.
-type syncRound struct {
-	done chan struct{}
-	err  error // valid after done is closed
-}
-
-// sync returns after a sync that began after the call. The first caller of a round
-// performs the sync; callers that arrive before it begins share its result.
-func (s *folderSyncs) sync(f *folder) error {
-	s.mu.Lock()
-	if s.folders == nil {
-		s.folders = make(map[folderID]*folderSync)
-	}
-	shared := s.folders[f.id]
-	if shared == nil {
-		shared = &folderSync{}
-		s.folders[f.id] = shared
-	}
-	shared.users++
-	round, leader := shared.next, false
-	if round == nil {
-		round, leader = &syncRound{done: make(chan struct{})}, true
-		shared.next = round
-	}
-	s.mu.Unlock()
-
-	if leader {
-		shared.running.Lock()
-		s.mu.Lock()
-		shared.next = nil
-		s.mu.Unlock()
-		round.err = filesystem.IgnoreEINTR(func() error { return unix.Fsync(f.fd) })
-		shared.running.Unlock()
-		close(round.done)
-	}
-	<-round.done
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if shared.users--; shared.users == 0 {
-		delete(s.folders, f.id)
-	}
-	return round.err
 }

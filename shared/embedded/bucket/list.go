@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rollout/shared/blob"
+	"rollout/shared/disk"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
 )
@@ -228,7 +229,7 @@ func (f *folder) eachEntry(do func(batch []os.DirEntry) error) error {
 	}
 	// ReadDir uses the name of the file to stat an entry of unknown type, so the name
 	// must be valid in any working directory.
-	dir := os.NewFile(uintptr(fd), fdPath(fd))
+	dir := os.NewFile(uintptr(fd), disk.PathOf(fd))
 	defer dir.Close() // opened for reading; closing cannot lose data
 	for {
 		batch, err := dir.ReadDir(readNames)

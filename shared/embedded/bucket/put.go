@@ -103,7 +103,7 @@ func (b *Bucket) newObject(key string, o blob.PutOptions) (temp *tempFile, err e
 		}
 		temps, err := b.enter(tempFolder, true)
 		if err == nil {
-			temp, err = newTemp(temps)
+			temp, err = b.newTemp(temps)
 		}
 		return err
 	})
@@ -136,7 +136,26 @@ func (b *Bucket) precheck(key string, o blob.PutOptions) error {
 		return nil
 	}
 	info, err := b.stat(key)
-	return checkCondition(info, err, o)
+	err = checkCondition(info, err, o)
+	if !o.CreateOnly || !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	folder, enterErr := b.enter(parentOf(key), true)
+	if enterErr != nil {
+		return enterErr
+	}
+	defer folder.close()
+	return b.conflict(folder, err)
+}
+
+// conflict returns the Conflict of a create-only put into the folder, after making the
+// object durable that exists: callers take the Conflict for the success of an earlier
+// put, whose process may have ended before it synced the folder.
+func (b *Bucket) conflict(folder *folder, conflict error) error {
+	if err := b.makeDurable(folder); err != nil {
+		return err
+	}
+	return conflict
 }
 
 // checkCondition checks a put's condition against the result of stat for the key.
@@ -208,6 +227,9 @@ func (b *Bucket) tryPlace(
 	} else {
 		err = b.placeOver(ctx, temp, target, key, o)
 	}
+	if o.CreateOnly && fault.Is(err, fault.Conflict) {
+		return b.conflict(target, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -220,7 +242,7 @@ func placeNew(temp *tempFile, target *folder, name string) error {
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
 		// The file system does not support renaming without replacing. A link does not
 		// replace either; discard then removes the temporary name.
-		err = unix.Linkat(temp.folder.fd, temp.name, target.fd, name, 0)
+		err = temp.disk.Link(temp.folder.fd, temp.name, target.fd, name)
 	}
 	if !errors.Is(err, unix.EEXIST) {
 		return err
@@ -248,7 +270,7 @@ func (b *Bucket) placeOver(
 	if err := checkCondition(info, err, o); err != nil {
 		return err
 	}
-	err = unix.Renameat(temp.folder.fd, temp.name, target.fd, nameOf(key))
+	err = b.disk.Rename(temp.folder.fd, temp.name, target.fd, nameOf(key), true)
 	temp.placed = err == nil
 	return err
 }

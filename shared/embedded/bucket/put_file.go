@@ -57,11 +57,11 @@ func (b *Bucket) putFile(ctx context.Context, srcPath, key string, o blob.PutOpt
 	if err != nil {
 		return blob.Info{}, err
 	}
-	if err := target.removeOlder(b.clock.Now().Add(-submitLeftover), tempPrefix); err != nil {
+	if err := b.removeOlder(target, b.clock.Now().Add(-submitLeftover)); err != nil {
 		target.close()
 		return blob.Info{}, err
 	}
-	temp, err := newTemp(target)
+	temp, err := b.newTemp(target)
 	if err != nil {
 		return blob.Info{}, err
 	}

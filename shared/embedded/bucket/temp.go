@@ -7,10 +7,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"rollout/shared/disk"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
 )
@@ -23,9 +25,10 @@ const (
 	tempPrefix = ".rollout-"
 	// copyBuffer is the size of the buffer of a streamed put, in bytes.
 	copyBuffer = 256 << 10
-	// syncEvery is how many bytes are written between two syncs of a file's data. One
-	// large sync at the end would delay the small ones of other writers.
-	syncEvery = 32 << 20
+	// writeBackEvery is how many bytes of a file are written before they are passed to
+	// the disk. One large sync at the end would delay the small ones of other writers.
+	writeBackEvery = 32 << 20
+	objectMode     = 0o644
 	// maxEmptyReads is the most consecutive reads without bytes or an error.
 	maxEmptyReads = 100
 )
@@ -33,25 +36,22 @@ const (
 // tempFile is an object that is being written, under a hidden name or without a name.
 type tempFile struct {
 	file     *os.File
+	disk     disk.Disk
 	folder   *folder // that contains the file
 	name     string  // "" for an unnamed file
-	unsynced int64   // bytes written since the last sync of the data
+	unsynced int64   // bytes written since the last write-back
 	placed   bool    // renamed, so that the temporary name does not exist any more
 }
 
 // newTemp creates a temporary file in the folder, and takes over the folder.
-func newTemp(in *folder) (*tempFile, error) {
+func (b *Bucket) newTemp(in *folder) (*tempFile, error) {
 	name := tempPrefix + rand.Text()
-	var fd int
-	err := filesystem.IgnoreEINTR(func() (err error) {
-		fd, err = unix.Openat(in.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-		return err
-	})
+	fd, err := b.disk.Create(in.fd, name, objectMode)
 	if err != nil {
 		in.close()
 		return nil, err
 	}
-	return &tempFile{file: os.NewFile(uintptr(fd), name), folder: in, name: name}, nil
+	return &tempFile{file: os.NewFile(uintptr(fd), name), disk: b.disk, folder: in, name: name}, nil
 }
 
 // newUnnamed creates an unnamed file for an object in the folder with the path. The
@@ -61,11 +61,7 @@ func (b *Bucket) newUnnamed(path string) (*tempFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	var fd int
-	err = filesystem.IgnoreEINTR(func() error {
-		fd, err = openUnnamed(in.fd)
-		return err
-	})
+	fd, err := b.disk.Create(in.fd, "", objectMode)
 	if err != nil {
 		if in.removed() { // ext4 reports EPERM for a removed folder
 			err = unix.ENOENT
@@ -73,7 +69,7 @@ func (b *Bucket) newUnnamed(path string) (*tempFile, error) {
 		in.close()
 		return nil, err
 	}
-	return &tempFile{file: os.NewFile(uintptr(fd), path+"/(new)"), folder: in}, nil
+	return &tempFile{file: os.NewFile(uintptr(fd), path+"/(new)"), disk: b.disk, folder: in}, nil
 }
 
 func (t *tempFile) unnamed() bool { return t.name == "" }
@@ -81,9 +77,9 @@ func (t *tempFile) unnamed() bool { return t.name == "" }
 // rename gives the file a new name. It fails with EEXIST if the name exists.
 func (t *tempFile) rename(to *folder, name string) (err error) {
 	if t.unnamed() {
-		return linkUnnamed(int(t.file.Fd()), to.fd, name)
+		return t.disk.Name(int(t.file.Fd()), to.fd, name)
 	}
-	err = filesystem.RenameNoReplace(t.folder.fd, t.name, to.fd, name)
+	err = t.disk.Rename(t.folder.fd, t.name, to.fd, name, false)
 	t.placed = err == nil
 	return err
 }
@@ -92,7 +88,7 @@ func (t *tempFile) rename(to *folder, name string) (err error) {
 func (t *tempFile) discard() {
 	_ = t.file.Close() // a placed file was synced before
 	if !t.placed && !t.unnamed() {
-		_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is hidden, and Open removes it later
+		_ = t.disk.Remove(t.folder.fd, t.name, false) // a leftover is hidden, and Open removes it later
 	}
 	t.folder.close()
 }
@@ -104,7 +100,7 @@ func (e *readError) Error() string { return e.err.Error() }
 
 // fill streams r into the file. It returns an error of r as a *readError.
 func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
-	if inMemory, ok := r.(*bytes.Reader); ok && inMemory.Len() <= syncEvery && ctx.Err() == nil {
+	if inMemory, ok := r.(*bytes.Reader); ok && inMemory.Len() <= writeBackEvery && ctx.Err() == nil {
 		_, err := inMemory.WriteTo(t.file) // avoids a copy; a bytes.Reader has no errors of its own
 		return filesystem.Fault(err, "write")
 	}
@@ -156,7 +152,7 @@ func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length in
 		if err := ctx.Err(); err != nil {
 			return fault.WithKind(fault.Canceled, err, "copy")
 		}
-		n, err := io.CopyN(t.file, src, min(length, syncEvery))
+		n, err := io.CopyN(t.file, src, min(length, writeBackEvery))
 		if err == io.EOF {
 			return fault.New(fault.Corrupt, "the source shrank during the copy: %d bytes are missing", length-n)
 		}
@@ -171,13 +167,14 @@ func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length in
 	return nil
 }
 
-// wrote counts n written bytes, and syncs the data after every syncEvery bytes.
+// wrote counts n written bytes, and passes them to the disk after every writeBackEvery
+// bytes. The file is durable only after seal.
 func (t *tempFile) wrote(n int64) error {
-	if t.unsynced += n; t.unsynced < syncEvery {
+	if t.unsynced += n; t.unsynced < writeBackEvery {
 		return nil
 	}
 	t.unsynced = 0
-	err := filesystem.IgnoreEINTR(func() error { return syncData(int(t.file.Fd())) })
+	err := disk.IgnoreEINTR(func() error { return writeBack(int(t.file.Fd())) })
 	return filesystem.Fault(err, "sync")
 }
 
@@ -192,12 +189,12 @@ func (t *tempFile) seal(modified time.Time) error {
 	}
 	at, name, flags := t.folder.fd, t.name, unix.AT_SYMLINK_NOFOLLOW
 	if t.unnamed() {
-		at, name, flags = unix.AT_FDCWD, fdPath(int(t.file.Fd())), 0
+		at, name, flags = unix.AT_FDCWD, disk.PathOf(int(t.file.Fd())), 0
 	}
 	if err := unix.UtimesNanoAt(at, name, []unix.Timespec{stamp, stamp}, flags); err != nil {
 		return filesystem.Fault(err, "set the time")
 	}
-	return filesystem.Fault(t.file.Sync(), "sync")
+	return filesystem.Fault(t.disk.Sync(int(t.file.Fd())), "sync")
 }
 
 // removeLeftovers removes temporary files whose last write is at least age ago.
@@ -210,23 +207,23 @@ func (b *Bucket) removeLeftovers(age time.Duration) error {
 		return err
 	}
 	defer temps.close()
-	return temps.removeOlder(b.clock.Now().Add(-age), tempPrefix)
+	return b.removeOlder(temps, b.clock.Now().Add(-age))
 }
 
-// removeOlder removes the files of the folder whose names have the prefix and whose
-// last write was before the given time.
-func (f *folder) removeOlder(before time.Time, prefix string) error {
+// removeOlder removes the temporary files of the folder whose last write was before the
+// given time.
+func (b *Bucket) removeOlder(f *folder, before time.Time) error {
 	return f.eachName(func(names []string) error {
 		for _, name := range names {
 			var st unix.Stat_t
-			if len(name) < len(prefix) || name[:len(prefix)] != prefix {
+			if !strings.HasPrefix(name, tempPrefix) {
 				continue
 			}
 			err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 			if err != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
 				continue
 			}
-			if err := unix.Unlinkat(f.fd, name, 0); err != nil && err != unix.ENOENT {
+			if err := b.disk.Remove(f.fd, name, false); err != nil && err != unix.ENOENT {
 				return filesystem.Fault(err, "remove the temporary file %s", name)
 			}
 		}

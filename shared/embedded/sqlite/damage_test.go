@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/shared/clock"
 	"rollout/shared/fault"
 )
 
@@ -156,7 +157,7 @@ func TestBackupIsConsistentSnapshot(t *testing.T) {
 	}
 
 	elsewhere := t.TempDir()
-	if kept, err := Restore(ctx, elsewhere, file, time.Now()); err != nil || kept != "" {
+	if kept, err := Restore(ctx, elsewhere, file, Options{}); err != nil || kept != "" {
 		t.Fatal(kept, err)
 	}
 	r := openState(t, elsewhere, Options{Check: time.Minute})
@@ -190,7 +191,7 @@ func TestBackupAcceptsUnusualNames(t *testing.T) { // not parallel: changes the 
 			continue
 		}
 		into := t.TempDir()
-		if _, err := Restore(ctx, into, file, time.Now()); err != nil {
+		if _, err := Restore(ctx, into, file, Options{}); err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
@@ -220,21 +221,21 @@ func TestRestoresInOneSecondKeepAllStates(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	first, err := Restore(ctx, dir, file, now)
+	now := clock.Fixed(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	first, err := Restore(ctx, dir, file, Options{Clock: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Restore(ctx, dir, file, now)
+	second, err := Restore(ctx, dir, file, Options{Clock: now})
 	if err != nil || second == first {
 		t.Fatalf("kept as %q and %q, %v", first, second, err)
 	}
-	third, err := Restore(ctx, dir, file, now)
+	third, err := Restore(ctx, dir, file, Options{Clock: now})
 	if err != nil || third == second {
 		t.Fatalf("kept as %q and %q, %v", second, third, err)
 	}
 	into := t.TempDir()
-	if _, err := Restore(ctx, into, first, now); err != nil {
+	if _, err := Restore(ctx, into, first, Options{Clock: now}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openState(t, into, Options{}).Documents().Get(ctx, "first"); err != nil {
@@ -261,7 +262,8 @@ func TestRestoreKeepsPreviousState(t *testing.T) {
 	}
 	overwrite(t, filepath.Join(dir, stateFile+"-wal"), "a log of another state")
 
-	kept, err := Restore(ctx, dir, file, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	now := clock.Fixed(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	kept, err := Restore(ctx, dir, file, Options{Clock: now})
 	if want := filepath.Join(dir, "state.db.before-20260301-120000"); err != nil || kept != want {
 		t.Fatalf("kept as %q, %v, want %q", kept, err, want)
 	}
@@ -296,13 +298,13 @@ func TestRestoreOfInvalidBackupChangesNothing(t *testing.T) {
 			}
 			file := createFilled(t, t.TempDir())
 			spoil(t, file)
-			if _, err := Restore(t.Context(), dir, file, time.Now()); err == nil || !strings.Contains(err.Error(), file) {
+			if _, err := Restore(t.Context(), dir, file, Options{}); err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("Restore = %v, want an error that names %s", err, file)
 			}
 			if d, err := s.Documents().Get(t.Context(), "doc"); err != nil || d.Revision != rev {
 				t.Errorf("the state afterwards: %+v, %v", d, err)
 			}
-			parts, err := filepath.Glob(filepath.Join(dir, "*.part-*"))
+			parts, err := filepath.Glob(filepath.Join(dir, "*restore-*"))
 			if err != nil || len(parts) > 0 {
 				t.Errorf("Restore left %v, %v", parts, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"rollout/shared/disk"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
 )
@@ -133,7 +134,7 @@ func (t *fileLock) close() error {
 // flock calls flock(2). It returns false without an error if how has LOCK_NB and the
 // file is locked.
 func flock(f *os.File, how int) (bool, error) {
-	err := filesystem.IgnoreEINTR(func() error { return syscall.Flock(int(f.Fd()), how) })
+	err := disk.IgnoreEINTR(func() error { return syscall.Flock(int(f.Fd()), how) })
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil
 	}

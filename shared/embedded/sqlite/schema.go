@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"rollout/shared/disk"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
 )
@@ -35,9 +36,11 @@ var schema = []string{
 // createFile creates the state file if it does not exist. The file appears complete,
 // by a rename: a file without a schema was truncated and is not taken for a new one.
 // The caller holds the lock.
-func createFile(ctx context.Context, path string) (err error) {
+func createFile(ctx context.Context, d disk.Disk, path string) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening the file reports what is wrong with it
+		// The process that created or restored the file may have ended before it synced
+		// the folder. Opening the file reports what is wrong with it.
+		return filesystem.Fault(disk.Sync(d, filepath.Dir(path)), "sync the state folder")
 	}
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
 		return &fault.Error{
@@ -47,7 +50,7 @@ func createFile(ctx context.Context, path string) (err error) {
 		}
 	}
 	temp := path + ".new"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
+	if err := d.Remove(disk.AtWorkingDir, temp, false); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
 		return filesystem.Fault(err, "remove %s", temp)
 	}
 	// The file is synced once, after its creation, or discarded.
@@ -55,13 +58,13 @@ func createFile(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(createSchema(ctx, s), s.close(), syncFile(temp)); err != nil {
+	if err := errors.Join(createSchema(ctx, s), s.close()); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return filesystem.Fault(err, "create %s", path)
+	if err := disk.Sync(d, temp); err != nil {
+		return filesystem.Fault(err, "sync %s", temp)
 	}
-	return filesystem.SyncFolder(filepath.Dir(path))
+	return filesystem.Fault(disk.Rename(d, temp, path, true), "create %s", path)
 }
 
 // countWrites reads the counter.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
 	"modernc.org/sqlite"
 
 	"rollout/shared/clock"
+	"rollout/shared/disk"
 	"rollout/shared/document"
 	"rollout/shared/embedded/internal/filesystem"
 	"rollout/shared/fault"
@@ -19,6 +19,10 @@ import (
 
 // stateFile is the name of the database in the state folder.
 const stateFile = "state.db"
+
+// fullSync makes each sync of SQLite reach the disk's medium also on darwin, whose fsync
+// does not.
+const fullSync = "fullfsync(ON)"
 
 const (
 	readers     = 4                    // connections that serve reads
@@ -33,6 +37,20 @@ type Options struct {
 	// Check is how long Open may check the file for damage; 0 skips the check. It
 	// reads about 500 MB a second.
 	Check time.Duration
+	Disk  disk.Disk // default: the machine's
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Disk == nil {
+		o.Disk = disk.System{}
+	}
+	return o
 }
 
 // State is the embedded store of documents and queues: the SQLite file state.db in a
@@ -44,6 +62,7 @@ type State struct {
 	notifier *notifier
 	readers  chan *session
 	clock    clock.Clock
+	disk     disk.Disk
 	damage   *damage
 	path     string
 }
@@ -52,17 +71,12 @@ type State struct {
 // fails with Corrupt if the file is empty, not a database, or another program's, and
 // with Invalid if a newer rollout wrote it. ctx limits only the opening.
 func Open(ctx context.Context, dir string, o Options) (_ *State, err error) {
-	if o.Clock == nil {
-		o.Clock = clock.System{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o = o.withDefaults()
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return nil, filesystem.Fault(err, "find the state folder %s", dir)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := disk.MakeFolder(o.Disk, dir); err != nil {
 		return nil, filesystem.Fault(err, "create the state folder %s", dir)
 	}
 	lock, err := openFileLock(dir, o.Logger)
@@ -72,6 +86,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *State, err error) {
 	s := &State{
 		readers: make(chan *session, readers),
 		clock:   o.Clock,
+		disk:    o.Disk,
 		damage:  newDamage(),
 		path:    filepath.Join(dir, stateFile),
 	}
@@ -114,10 +129,13 @@ func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (
 		}
 		return one, err
 	}
-	if err := createFile(background, s.path); err != nil {
+	if _, err := finishRestore(s.disk, s.path, log); err != nil {
 		return err
 	}
-	write, err := open("rw", "journal_mode(WAL)", "synchronous(FULL)",
+	if err := createFile(background, s.disk, s.path); err != nil {
+		return err
+	}
+	write, err := open("rw", "journal_mode(WAL)", "synchronous(FULL)", fullSync,
 		"wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return err

@@ -63,12 +63,3 @@ func Fault(err error, format string, args ...any) error {
 	entry := errnos[number] // the zero entry is Internal
 	return &fault.Error{Kind: entry.kind, Op: fmt.Sprintf(format, args...), Remedy: entry.remedy, Err: err}
 }
-
-// IgnoreEINTR repeats a system call as long as a signal interrupts it.
-func IgnoreEINTR(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
