@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 )
 
@@ -24,7 +25,7 @@ const (
 // in any way. If another process holds the lock, the error is Invalid and names
 // that process.
 func AcquireLock(dir string) (release func() error, err error) {
-	if err := os.MkdirAll(StateDir(dir), 0o755); err != nil {
+	if err := disk.MakeFolder(disk.System{}, StateDir(dir)); err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "make the state folder")
 	}
 	return acquire(filepath.Join(StateDir(dir), lockFile), true, func(pid string) error {

@@ -13,12 +13,13 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 )
 
 // Restore creates the folder dst with the snapshot's files. dst must not exist, and its
-// parent must exist. The folder appears as a whole after every byte of the archive was
-// verified, or not at all. Bytes with another digest, and an archive that Save cannot
+// parent must exist. The folder appears as a whole and durable after every byte of the
+// archive was verified, or not at all. Bytes with another digest, and an archive that Save cannot
 // have written, are Corrupt.
 func (s Store) Restore(ctx context.Context, snap Snapshot, dst string) (err error) {
 	id, length, err := snap.part()
@@ -49,7 +50,14 @@ func (s Store) Restore(ctx context.Context, snap Snapshot, dst string) (err erro
 	if err := s.fetch(ctx, id, length, stage); err != nil {
 		return err
 	}
-	return unwritable(os.Rename(stage, dst))
+	d := s.Disk
+	if d == nil {
+		d = disk.System{}
+	}
+	if err := disk.SyncTree(d, stage); err != nil {
+		return unwritable(err)
+	}
+	return unwritable(disk.Rename(d, stage, dst, true))
 }
 
 // fetch extracts the object into the folder stage, and verifies it.

@@ -26,6 +26,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
+	"rollout/shared/disk"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 )
@@ -83,7 +84,8 @@ type Store struct {
 	Blobs  blob.Store
 	Docs   document.Store
 	Clock  clock.Clock
-	Limits Limits // of folders and archives; zero: 10,000 entries, 1 TiB
+	Limits Limits    // of folders and archives; zero: 10,000 entries, 1 TiB
+	Disk   disk.Disk // of restored folders; nil: the machine's
 }
 
 const (

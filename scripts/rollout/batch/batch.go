@@ -26,6 +26,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/disk"
 	"rollout/shared/document"
 	"rollout/shared/embedded/bucket"
 	"rollout/shared/fault"
@@ -171,7 +172,7 @@ func WriteDeployment(dir string, c config.Infer) error {
 }
 
 func makeDir(dir string) error {
-	return fault.WithKind(fault.Invalid, os.MkdirAll(dir, 0o755), "create folder %s", dir)
+	return fault.WithKind(fault.Invalid, disk.MakeFolder(disk.System{}, dir), "create folder %s", dir)
 }
 
 // Batch is one run of `rollout infer batch`.

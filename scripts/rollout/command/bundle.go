@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/scripts/rollout/bundle"
+	"rollout/scripts/rollout/outfile"
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -62,18 +62,20 @@ func (e *Env) bundle(ctx context.Context, path string, o bundle.Options) error {
 		_, err := bundle.Write(ctx, e.Out, o)
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s already exists", path),
-			Remedy: "name another file with -o, or remove it"}
+	if _, err := os.Lstat(path); err == nil { // fails early; CloseAndRenameNew checks again
+		return outfile.Exists(path)
 	}
+	f, err := outfile.CreateSecret(path)
 	if err != nil {
 		return &fault.Error{Kind: fault.Invalid, Op: "write the bundle", Err: err,
 			Remedy: "name a writable file with -o"}
 	}
 	entries, err := bundle.Write(ctx, f, o)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path)) // an incomplete bundle cannot be unpacked
+	if err != nil {
+		return f.Discard(err) // an incomplete bundle cannot be unpacked
+	}
+	if err := f.CloseAndRenameNew(); err != nil {
+		return err
 	}
 	for _, entry := range entries {
 		if _, err := fmt.Fprintf(e.Err, "%-20s %s\n", entry.Name, entry.Description); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"rollout/gpuworker/tinylm/export"
 	"rollout/scripts/rollout/outfile"
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 )
 
@@ -101,5 +102,5 @@ func createWhole(path string, create func(path string) error) (err error) {
 	if err := create(created); err != nil {
 		return err
 	}
-	return fault.WithKind(fault.Denied, os.Rename(created, path), "rename the finished export")
+	return fault.WithKind(fault.Denied, disk.Rename(disk.System{}, created, path, true), "rename the finished export")
 }

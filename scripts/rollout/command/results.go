@@ -14,6 +14,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/results"
 	"rollout/shared/blob"
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -114,7 +115,7 @@ func (w resultWriter) one(ctx context.Context, name, path string) error {
 
 // folder writes all objects into a folder, which it creates if necessary. If one of the files exists, it writes none.
 func (w resultWriter) folder(ctx context.Context, path string) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := disk.MakeFolder(disk.System{}, path); err != nil {
 		return &fault.Error{Kind: fault.Invalid, Op: "create the folder", Err: err,
 			Remedy: "name a writable path with --output"}
 	}

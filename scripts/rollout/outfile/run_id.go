@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rollout/shared/core/identity"
+	"rollout/shared/disk"
 	"rollout/shared/fault"
 )
 
@@ -36,5 +37,9 @@ func ReadRunID(folder string) (identity.RunID, error) {
 
 // WriteRunID records the run in the output folder, which must exist.
 func WriteRunID(folder string, id identity.RunID) error {
-	return WriteBytes(filepath.Join(folder, runIDFile), []byte(string(id)+"\n"))
+	return writeRunID(disk.System{}, folder, id)
+}
+
+func writeRunID(d disk.Disk, folder string, id identity.RunID) error {
+	return writeBytes(d, filepath.Join(folder, runIDFile), []byte(string(id)+"\n"))
 }

@@ -92,7 +92,7 @@ func (f Files) Save(
 	if err := f.Copy(ctx, blobs, info, wrap(temp)); err != nil {
 		return temp.Discard(err)
 	}
-	return temp.CloseAndRename()
+	return temp.CloseAndRenameNew()
 }
 
 // CheckNotExists returns Invalid if anything exists at path, or if that cannot be determined.
@@ -104,8 +104,7 @@ func CheckNotExists(path string) error {
 	case err != nil:
 		return unwritable(err)
 	}
-	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s already exists", path),
-		Remedy: "name another path with --output, or remove it"}
+	return outfile.Exists(path)
 }
 
 func unwritable(err error) error {
