@@ -19,7 +19,13 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 	write files) (sum record.Summary, whole bool, err error) {
 	key := record.OutputKey(m.Run, record.SummaryFile)
 	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
-		return sum, err == nil, err
+		if err == nil {
+			err = f.putSummary(ctx, key, sum)
+		}
+		if err == nil || fault.Is(err, fault.Conflict) {
+			return sum, true, nil
+		}
+		return sum, false, err
 	}
 	s, t, whole, err := write(ctx, m, k)
 	if err != nil || !whole {
@@ -35,8 +41,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
 	}
-	body := bytes.NewReader(append(record.Encode(sum), '\n'))
-	_, err = f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
+	err = f.putSummary(ctx, key, sum)
 	if fault.Is(err, fault.Conflict) { // another process wrote it first, with the same counts
 		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
 		return sum, err == nil, err
@@ -45,6 +50,14 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		f.reportEnd(ctx, m, sum)
 	}
 	return sum, err == nil, err
+}
+
+// putSummary creates the summary. A Conflict says that a summary exists and is durable:
+// the process that wrote it may have ended before it made sure of that.
+func (f *Finalizer) putSummary(ctx context.Context, key string, sum record.Summary) error {
+	body := bytes.NewReader(append(record.Encode(sum), '\n'))
+	_, err := f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
+	return err
 }
 
 // summarize makes the summary of a run that ended with the state s.
