@@ -109,7 +109,8 @@ func TestIdleMonthIsPriced(t *testing.T) {
 		t.Errorf("%+v, $%v", alarms, r.MonthDollars)
 	}
 	var text strings.Builder
-	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "an idle month: $0.8") {
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "an idle month: $0.8") ||
+		!strings.Contains(text.String(), "ListObjectVersions") {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }

@@ -187,6 +187,8 @@ func (r Report) write(w io.Writer) error {
 		r.NaiveMillion, r.Times)
 	fmt.Fprintf(t, "\n%d idle minutes:\n", minutes)
 	requests("MINUTE", r.Minute)
+	fmt.Fprint(t, "\nonce an hour beside:\n")
+	requests("HOUR", r.Hour)
 	table("AN IDLE MONTH", r.Month)
 	fmt.Fprintf(t, "\nan idle month: $%.2f at list prices, $%.2f after the free tier; with the secret api-token $%.2f\n",
 		r.MonthDollars, r.MonthAfterFree, r.MonthWithToken)
