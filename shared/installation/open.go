@@ -100,8 +100,8 @@ type File struct {
 func (i *Installation) Store(ctx context.Context, f File) (blob.Info, error) { return i.store(ctx, f) }
 
 // CheckOwner returns an Invalid error if the bucket belongs to another installation,
-// which would answer what is put there. Call it before Store. An error that says nothing
-// about the owner, because this user may not ask, is none.
+// which would answer what is put there. Call it before Store. It returns nil if the user's
+// permissions do not suffice to ask.
 func (i *Installation) CheckOwner(ctx context.Context) error {
 	err := i.owner.Check(ctx)
 	if i.Cloud != "" && fault.Is(err, fault.Denied) {
