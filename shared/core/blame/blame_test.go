@@ -421,6 +421,32 @@ func TestRunWaitsForAServerThatIsAwayBeforeItIsRefused(t *testing.T) {
 	}
 }
 
+// What a run met before the five minutes were over is no reason to refuse it after them: a
+// user may have mended it since.
+func TestRunIsNotRefusedForWhatWasMendedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, before := range []time.Duration{2 * time.Minute, 10 * time.Second, time.Second} {
+		mended := 5*time.Minute - before
+		for seed := range uint64(20) {
+			w := newWorld(seed, 50, 1+int(seed), two...)
+			w.outcome = func(server string, _ int, at time.Duration) (Outcome, time.Duration) {
+				switch {
+				case server == "a":
+					return hangs, 10 * time.Second
+				case at < mended:
+					return "status_401", usual
+				}
+				return Answered, usual
+			}
+			w.run(2 * time.Hour)
+			if answered, charged := w.count(); w.refused != nil || charged > 0 || answered < 45 {
+				t.Errorf("mended after %s, seed %d: refused %+v, %d answered, %d charged", mended, seed, w.refused,
+					answered, charged)
+			}
+		}
+	}
+}
+
 // A run of which every request is denied is refused, though the server has outages for
 // moments meanwhile, and answers no small question.
 func TestRunThatIsDeniedIsRefusedThoughTheServerIsOverloaded(t *testing.T) {

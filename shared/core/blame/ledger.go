@@ -125,7 +125,7 @@ type Admission struct {
 // that it is the item's first request.
 func (l *Ledger) Admit(item Item, e *Evidence, first bool, now time.Time) Admission {
 	c := l.contact(item.Run)
-	if c.proven && c.refusal == nil && c.hopeless(now) && c.everywhere(len(l.servers), now) {
+	if c.proven && c.refusal == nil && c.hopeless(now) && c.everywhere(len(l.servers)) {
 		c.refuse()
 	}
 	switch {

@@ -181,9 +181,10 @@ func (c *contact) failedOn(server string) {
 }
 
 // everywhere reports whether the run failed on all servers: none but those that are away
-// for long may still answer it.
-func (c *contact) everywhere(servers int, now time.Time) bool {
-	return len(c.on) >= servers || now.Sub(c.failing) >= maxUnknown
+// for long may still answer it. What it met before they were away for that long tells
+// nothing: it may be mended since.
+func (c *contact) everywhere(servers int) bool {
+	return len(c.on) >= servers || c.met.Sub(c.failing) >= maxUnknown
 }
 
 // concerns reports whether the run fails, so that what others meet on the server tells
@@ -230,7 +231,7 @@ func (c *contact) admit(servers int, now time.Time) decision {
 		return decision{verb: goOn}
 	case c.lookingUp:
 		return decision{verb: wait, until: now.Add(lastWait)}
-	case c.everywhere(servers, now) && (c.nature() == Setting || c.trials >= maxTrials && !c.compared.IsZero() ||
+	case c.everywhere(servers) && (c.nature() == Setting || c.trials >= maxTrials && !c.compared.IsZero() ||
 		c.hopeless(now)):
 		c.lookingUp = true
 		return decision{verb: lookUp}
