@@ -125,8 +125,7 @@ func crashOperations() []disktest.Operation {
 		{Name: "tree", New: func(*rand.Rand) disktest.Case {
 			return disktest.Case{
 				Do: func(d disk.Disk, dir string) error {
-					made, err := trees(dir)
-					if err := errors.Join(err, os.RemoveAll(staged(dir))); err != nil {
+					if err := os.RemoveAll(staged(dir)); err != nil {
 						return err
 					}
 					for _, name := range treeFiles {
@@ -141,7 +140,7 @@ func crashOperations() []disktest.Operation {
 					if err := disk.SyncTree(d, staged(dir)); err != nil {
 						return err
 					}
-					return disk.Rename(d, staged(dir), filepath.Join(dir, fmt.Sprintf("tree-%d", len(made))), true)
+					return disk.Rename(d, staged(dir), disktest.NewName(dir, "tree-"), true)
 				},
 				Check: func(_ disk.Disk, dir string, done bool) error {
 					made, err := trees(dir)

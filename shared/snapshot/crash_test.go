@@ -35,11 +35,9 @@ func restoring(t *testing.T) []disktest.Operation {
 	return []disktest.Operation{{Name: "restore", New: func(*rand.Rand) disktest.Case {
 		return disktest.Case{
 			Do: func(d disk.Disk, dir string) error {
-				before, err := restored(dir)
 				s := s
 				s.Disk = d
-				dst := filepath.Join(dir, fmt.Sprintf("restored-%d", len(before)))
-				return errors.Join(err, s.Restore(context.Background(), snap, dst))
+				return s.Restore(context.Background(), snap, disktest.NewName(dir, "restored-"))
 			},
 			Check: func(_ disk.Disk, dir string, done bool) error {
 				found, err := restored(dir)

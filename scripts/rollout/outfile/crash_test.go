@@ -75,11 +75,7 @@ func crashOperations() []disktest.Operation {
 			made := func(dir string) ([]string, error) { return filepath.Glob(filepath.Join(dir, "new-*")) }
 			return disktest.Case{
 				Do: func(d disk.Disk, dir string) error {
-					before, err := made(dir)
-					if err != nil {
-						return err
-					}
-					f, err := create(d, filepath.Join(dir, fmt.Sprintf("new-%d", len(before))), 0o600)
+					f, err := create(d, disktest.NewName(dir, "new-"), 0o600)
 					if err != nil {
 						return err
 					}

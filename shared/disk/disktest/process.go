@@ -170,6 +170,10 @@ func (p *Process) Sync(fd int) error {
 	})
 }
 
+// sitePlaces is how many calls up its callers a call site names: enough to tell the users
+// of package disk and of a driver's own helpers apart.
+const sitePlaces = 3
+
 // callSite returns the calls outside of this package that led to a sync.
 func callSite() string {
 	pcs := make([]uintptr, 24)
@@ -181,7 +185,7 @@ func callSite() string {
 			break
 		}
 		site = append(site, fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line))
-		if !more {
+		if !more || len(site) == sitePlaces {
 			break
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -61,7 +62,7 @@ func Try(t *testing.T, o Operation) {
 }
 
 const (
-	learning = 80   // failures after which all syncs of an operation are known
+	learning = 40   // failures after which all syncs of an operation are known
 	patience = 3000 // failures without a sync that break no promise, in each operation
 )
 
@@ -109,7 +110,9 @@ type explorer struct {
 	sites map[string]bool // call sites of syncs
 }
 
+// newExplorer returns an explorer that knows about how many calls the operation makes.
 func newExplorer(t *testing.T, o Operation) *explorer {
+	t.Helper()
 	e := &explorer{Operation: o, sites: map[string]bool{}}
 	dir, err := os.MkdirTemp("/dev/shm", "disktest-")
 	if err != nil || o.OnDisk {
@@ -117,6 +120,19 @@ func newExplorer(t *testing.T, o Operation) *explorer {
 	} else {
 		e.dir = dir
 		t.Cleanup(func() { must(os.RemoveAll(dir)) })
+	}
+	for seed := range uint64(5) {
+		dir, err := os.MkdirTemp(e.dir, "")
+		must(err)
+		m, c := New(dir, o.Owned...), o.New(rand.New(rand.NewPCG(seed, 1)))
+		if c.Prepare != nil {
+			err = c.Prepare(m.Start(), dir)
+		}
+		p := m.Start()
+		if err := errors.Join(err, c.Do(p, dir)); err != nil {
+			t.Fatalf("%s: seed %d: %v", o.Name, seed, err)
+		}
+		e.calls = max(e.calls, p.calls)
 	}
 	return e
 }
@@ -177,4 +193,14 @@ func (e *explorer) try(seed uint64, ignored string) (err error) {
 		return fmt.Errorf("%w %s: after a second failure: %w", errBroken, what, err)
 	}
 	return nil
+}
+
+// NewName returns a path in dir that begins with the prefix and does not exist.
+func NewName(dir, prefix string) string {
+	for n := 0; ; n++ {
+		path := filepath.Join(dir, fmt.Sprintf("%s%d", prefix, n))
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
 }

@@ -123,19 +123,17 @@ func crashOperations(t *testing.T) []disktest.Operation {
 				return withState(d, filepath.Join(dir, "state"), createDocs("old"))
 			},
 			Do: func(d disk.Disk, dir string) error {
-				made, err := backups(dir)
-				file := filepath.Join(dir, fmt.Sprintf("backup-%d", len(made)))
-				return errors.Join(err, withState(d, filepath.Join(dir, "state"), func(s *State) error {
-					return s.Backup(ctx, file)
-				}))
+				return withState(d, filepath.Join(dir, "state"), func(s *State) error {
+					return s.Backup(ctx, disktest.NewName(dir, "backup-"))
+				})
 			},
 			Check: func(d disk.Disk, dir string, done bool) error {
 				made, err := backups(dir)
 				if done && len(made) == 0 {
 					return errors.New("no backup survived")
 				}
-				for i, file := range made {
-					into := filepath.Join(dir, fmt.Sprintf("restored-%d-%d", len(made), i))
+				for _, file := range made {
+					into := disktest.NewName(dir, "restored-")
 					_, restoreErr := Restore(ctx, into, file, Options{})
 					err = errors.Join(err, restoreErr, wantState(disk.System{}, into, "old"))
 				}
