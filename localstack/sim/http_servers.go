@@ -172,7 +172,7 @@ func (s *httpServer) serve(ctx context.Context, p *process, req *http.Request, b
 	if bad, ok := s.faults.badPromptIn(text); ok {
 		return s.fail(ctx, req, bad, 0)
 	}
-	if isItem && s.faultsOn() && s.rand.chance("mood/"+text, 0.02) {
+	if isItem && s.faultsOn() && s.rand.chance("mood/"+text, s.faults.busy) {
 		return http.StatusTooManyRequests, errorBody("busy"), nil
 	}
 	status, reply, err := s.reply(ctx, req, body)

@@ -89,7 +89,8 @@ type episode struct {
 type serverFaults struct {
 	prompts  []badReply // what the bad prompts meet for ever, by their number
 	episodes []episode
-	stays    bool // the user resumes a run without mending the setting at fault
+	stays    bool    // the user resumes a run without mending the setting at fault
+	busy     float64 // the share of other requests that meet a 429
 }
 
 // badPrompt marks prompts that fail. Its argument is their number in serverFaults.
@@ -101,6 +102,7 @@ const badPrompt = "bad prompt of kind %d:"
 func (w *world) drawServerFaults(servers int) (f serverFaults) {
 	r, all := w.rand, newBadReplies()
 	draw := func(label string, names ...string) badReply { return all[names[r.intN(label, len(names))]] }
+	f.busy = []float64{0, 0.02, 0.3}[r.intN("busy", 3)]
 	for range r.intN("bad prompts", 3) {
 		f.prompts = append(f.prompts,
 			draw("bad prompt", "403", "403", "429", "408", "hangs", "HTML", "no choices", "500", "event"))
