@@ -24,11 +24,16 @@ type audit struct {
 	paused  map[identity.RunID]time.Time // when the run was paused or stopped
 	widest  map[identity.RunID]int       // the most shards in flight at once
 	broken  []string
+
+	leases   map[string]*lease            // by worker
+	sealed   map[string]sealing           // by shard
+	complete map[identity.RunID]time.Time // when all shards of the run were first known to be done
 }
 
 func newAudit(w *world) *audit {
 	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{},
-		widest: map[identity.RunID]int{}}
+		widest: map[identity.RunID]int{}, leases: map[string]*lease{}, sealed: map[string]sealing{},
+		complete: map[identity.RunID]time.Time{}}
 }
 
 // breakf reports a broken invariant in the trace and fails the test.
@@ -68,6 +73,8 @@ func (a *audit) document(p *process, key string, value []byte) {
 		a.coordinator(p, key, value)
 	case "control":
 		a.w.spending.control(key, value)
+	case "beat":
+		a.heartbeat(p, key, value)
 	}
 }
 
@@ -84,6 +91,11 @@ func (a *audit) shard(p *process, key string, value []byte) {
 	a.shards[key] = d
 	if !known {
 		was = shard.New(d.Run, d.Shard)
+	}
+	a.fencing(p, was, d)
+	a.kept(p, was, d)
+	if d.Sealed != "" {
+		a.sealed[key] = sealing{p.name, time.Now()}
 	}
 	if d.State == shard.Done || d.State == shard.Running && d.Attempt != was.Attempt {
 		a.history = append(a.history, d)
@@ -117,6 +129,10 @@ func (a *audit) coordinator(p *process, key string, value []byte) {
 		return
 	}
 	a.widest[s.Run] = max(a.widest[s.Run], s.InFlight.Len())
+	a.coordinatorTokens(s)
+	if _, known := a.complete[s.Run]; !known && s.Phase == run.Finalizing {
+		a.complete[s.Run] = time.Now()
+	}
 	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase,
 		s.Steps, s.Shards, s.NextShard, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
 }

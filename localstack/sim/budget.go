@@ -23,6 +23,7 @@ type spending struct {
 	answers []answered                   // of the run under way
 	largest int64                        // tokens of an answer with its prompt
 	ended   map[string]time.Time         // when a worker ended without giving its shards back
+	bodies  map[string]answered          // the last answer to a request, by its body
 }
 
 // answered is a request that has its answer.
@@ -36,7 +37,7 @@ type answered struct {
 func (s *spending) follow(id identity.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run, s.answers, s.largest = id, nil, 0
+	s.run, s.answers, s.largest, s.bodies = id, nil, 0, map[string]answered{}
 }
 
 // askedLate is how long after the desired end of a run was written a request may begin.
@@ -76,12 +77,22 @@ func (s *spending) mustEnd(id identity.RunID) {
 	}
 }
 
-// answer notes that the worker has an answer.
-func (s *spending) answer(worker string, u engine.Usage) {
+// endOf returns when the run had to end.
+func (s *spending) endOf(id identity.RunID) (at time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok = s.ends[id]
+	return at, ok
+}
+
+// answer notes that the worker has an answer to the request.
+func (s *spending) answer(worker string, r engine.Request, u engine.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tokens := u.PromptTokens + u.CompletionTokens
-	s.answers = append(s.answers, answered{worker, time.Now(), tokens})
+	a := answered{worker, time.Now(), tokens}
+	s.answers = append(s.answers, a)
+	s.bodies[string(r.Body)] = a
 	s.largest = max(s.largest, tokens)
 }
 

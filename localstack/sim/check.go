@@ -24,11 +24,16 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // check compares the run's output with the rows that a single pass over its input
 // files gives.
 func (s *scenario) check(ctx context.Context, st run.State) {
-	s.checkPhase(st)
+	s.failures, s.ended = failures{}, s.findCommitted(ctx, st)
 	s.isDone, s.verdicts = st.Reason == run.ReasonDone, nil
 	left := rows{
 		out:  split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
+	}
+	for _, row := range left.errs {
+		if classOf(row) != fault.Pruned {
+			s.failures.all++
+		}
 	}
 	s.pruned = s.checkConstraints(ctx, st)
 	if s.parent != nil {
@@ -95,28 +100,13 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	if uint64(byClass) != sum.Failed {
 		s.audit.breakf("I1: %d failed, %v by class", sum.Failed, sum.FailedByClass)
 	}
+	s.checkEnd(ctx, st, s.failures)
 	s.checkBudget(ctx, st)
+	s.checkTokens(ctx, st, sum)
 	shards := st.Shards + 1
 	seconds := uint64(st.EndedAt.Sub(s.startedAt).Seconds()) + 1
 	if limit := uint64(20*shards) + 8*seconds + 50; st.Steps > limit {
 		s.audit.breakf("I8: %d steps for %d shards in %d s", st.Steps, shards, seconds)
-	}
-}
-
-func (s *scenario) checkPhase(st run.State) {
-	ok := st.Phase == run.Completed || st.Phase == run.CompletedWithErrors
-	switch s.action {
-	case stops:
-		ok = ok || st.Phase == run.Stopped
-	case expires:
-		ok = ok || st.Phase == run.Expired
-	case exhaustsTokens:
-		ok = ok || st.Phase == run.OverBudget
-	case failsFast:
-		ok = ok || st.Phase == run.Failed
-	}
-	if !ok {
-		s.audit.breakf("the run ended as %s (%s)", st.Phase, st.Message)
 	}
 }
 
@@ -152,11 +142,17 @@ func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *r
 		left.out = left.out[1:]
 	case len(left.errs) > 0 && wantErr != nil && bytes.Equal(left.errs[0], wantErr):
 		it.original.record(it.place.Item, left.errs[0], it.line.class)
+		s.failures.own++
 		left.errs = left.errs[1:]
 	case len(left.errs) > 0 && s.isBlamed(left.errs[0], it):
 		it.original.record(it.place.Item, left.errs[0], classOf(left.errs[0]))
+		s.failures.own++
 		left.errs = left.errs[1:]
 	case len(left.errs) > 0 && mayBeMissing && s.isUnansweredRow(left.errs[0], it.line, it.place, class):
+		if class != fault.Pruned && !it.isCopy() {
+			s.failures.unanswered++
+			s.mayMiss(it)
+		}
 		left.errs = left.errs[1:]
 	default:
 		s.audit.breakf("I1, I4, I10: item %d (%s) is the next row of neither file: want %s%s, next are %s and %s",

@@ -103,10 +103,10 @@ type plannedShard struct {
 func (s *scenario) plannedShards(ctx context.Context, st run.State) (out []plannedShard) {
 	for k := 0; len(out) < st.Shards; k++ {
 		var e record.IndexEntry
-		if err := json.Unmarshal(s.object(ctx, record.IndexKey(s.id, k)), &e); err != nil {
+		if err := json.Unmarshal(s.object(ctx, record.IndexKey(s.planOf, k)), &e); err != nil {
 			s.t.Fatal(err)
 		}
-		rows, err := shardtable.Parse(s.object(ctx, record.ShardTableKey(s.id, k))[shardtable.HeaderSize:])
+		rows, err := shardtable.Parse(s.object(ctx, record.ShardTableKey(s.planOf, k))[shardtable.HeaderSize:])
 		if err != nil {
 			s.t.Fatal(err)
 		}

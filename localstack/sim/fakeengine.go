@@ -31,7 +31,7 @@ func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func
 	m.world.spending.begin(m.process)
 	a, err := m.ask(ctx, r, progress)
 	if err == nil {
-		m.world.spending.answer(m.name, a.Usage)
+		m.world.spending.answer(m.name, r, a.Usage)
 	}
 	return a, err
 }

@@ -26,7 +26,8 @@ import (
 type scenario struct {
 	*world
 	id     identity.RunID
-	files  []file // the inputs and, once the run is checked, what was appended
+	planOf identity.RunID // the run whose plan the run has: its own, or that of a child's first ancestor
+	files  []file         // the inputs and, once the run is checked, what was appended
 	inputs int
 	// pruned are the items that must not be answered, and prunedShards their shards,
 	// once the run is checked.
@@ -35,7 +36,9 @@ type scenario struct {
 	cfg    config.Run
 	action action
 
-	isDone    bool        // the checked run came to its own end
+	isDone    bool // the checked run came to its own end
+	ended     unansweredItems
+	failures  failures
 	verdicts  []openScore // of the answers that the check has seen
 	parent    *family     // of a child run; nil for the first run
 	retriedAt time.Time   // when the child was asked for
@@ -77,7 +80,7 @@ func (w *world) write() *scenario {
 		action: action(w.rand.intN("plot", int(actionCount)+2)) % actionCount}
 	s.action = s.http.allowed(s.action)
 	s.cfg.Shard.Items = 1 + w.rand.intN("shard items", 24)
-	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
+	s.cfg.Limits.Grace = config.Duration(grace)
 	switch s.action {
 	case expires:
 		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, 30*time.Second))
@@ -182,7 +185,7 @@ func (s *scenario) submit(ctx context.Context) {
 		m.Inputs = append(m.Inputs, record.Input{Key: f.key, Version: info.Version, Size: info.Size})
 	}
 	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
-	s.id = m.Run
+	s.id, s.planOf = m.Run, m.Run
 	s.spending.follow(s.id)
 	p := s.start(ctx, "submitter", 0)
 	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy, Kinds: s.kinds()})
@@ -209,10 +212,15 @@ func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 	case pauses:
 		for range 1 + s.rand.intN("pauses", 3) {
 			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
-			if do("pause", func() error { return user.Pause(ctx, id, "lunch") }) {
+			isPaused := do("pause", func() error { return user.Pause(ctx, id, "lunch") })
+			if isPaused {
 				s.audit.setPaused(id, true)
 			}
+			paused := time.Now()
 			pause(ctx, s.rand.duration("paused", 100*time.Millisecond, 20*time.Second))
+			if isPaused && ctx.Err() == nil {
+				s.checkPaused(ctx, id, time.Since(paused))
+			}
 			s.audit.setPaused(id, false)
 			do("resume", func() error { return user.Resume(ctx, id, "") })
 		}

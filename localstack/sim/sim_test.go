@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -25,11 +26,15 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	const lanes = 8
+	var failed atomic.Bool // the first failure ends all lanes
 	for lane := range lanes {
 		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
 			t.Parallel()
-			for seed := lane; seed < *seedsFlag && !t.Failed(); seed += lanes {
+			for seed := lane; seed < *seedsFlag && !failed.Load(); seed += lanes {
 				simulate(t, uint64(*fromFlag+seed), false)
+				if t.Failed() {
+					failed.Store(true)
+				}
 			}
 		})
 	}
@@ -65,6 +70,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			all.Go(func() { s.act(ctx, id, a) })
 			all.Go(func() { s.prune(ctx, id) })
 			all.Go(func() { s.mend(ctx, id) })
+			all.Go(func() { s.steal(ctx, id) })
 			all.Go(func() { s.sendSpuriousHints(ctx, id) })
 		}
 		disturb()

@@ -13,6 +13,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,6 +37,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/document"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/memory"
@@ -65,6 +67,7 @@ type world struct {
 	spending    spending
 	maxWords    int  // of prompts in a run with a token budget; 0: they are short
 	segmented   bool // output files are written in segments
+	thefts      bool // shards are taken from living holders
 	rounds      int  // of a run whose plan grows; 0 for a batch
 	judged      int  // the round that workers of another pool answer; 0 for none
 	judging     bool // workers of another pool judge the answers of a batch
@@ -77,6 +80,7 @@ type world struct {
 	deploy    config.Deployment
 	startedAt time.Time
 
+	read    readState
 	tracing sync.Mutex
 	trace   strings.Builder
 }
@@ -94,6 +98,7 @@ func newWorld(t testing.TB, seed uint64, http bool) *world {
 	w.audit = newAudit(w)
 	w.poison = w.drawPoison()
 	w.limit.Amount = w.drawLimit()
+	w.thefts = w.drawThefts()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
 	w.http = w.drawHTTPServers(http)
@@ -123,7 +128,7 @@ func (w *world) tracef(format string, args ...any) {
 func (w *world) ports(p *process) host.Ports {
 	policy := retry.Policy{Rand: func() float64 { return float64(w.rand.uint64("retry/"+p.name)>>11) / (1 << 53) }}
 	return host.Ports{
-		Blobs: blobs{p, w.bucket}, Docs: document.Reliable(documents{p, w.docs}, policy),
+		Blobs: blobs{p, w.bucket}, Docs: workerDocuments{document.Reliable(documents{p, w.docs}, policy), p},
 		Queues: queue.Reliable(queues{p, w.queues}, policy), Clock: p, Source: p.name,
 		Log: slog.New(slog.NewTextHandler(logWriter{w, p}, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
@@ -214,13 +219,30 @@ func (w *world) runWorkers(ctx context.Context, pool, name string) {
 	})
 }
 
-// state reads a run's state without faults.
+// readState is a run's state as it was read last.
+type readState struct {
+	mu       sync.Mutex
+	revision document.Revision
+	state    run.State
+}
+
+// state reads a run's state without faults. The caller does not change it.
 func (w *world) state(ctx context.Context, id identity.RunID) (s run.State, found bool) {
-	_, found, err := host.Load(ctx, w.docs, record.CoordinatorKey(id), &s)
+	d, err := w.docs.Get(ctx, record.CoordinatorKey(id))
+	if fault.Is(err, fault.NotFound) {
+		return s, false
+	}
+	r := &w.read
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && (r.state.Run != id || r.revision != d.Revision) {
+		r.state, r.revision = run.State{}, d.Revision
+		err = json.Unmarshal(d.Value, &r.state)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return s, found
+	return r.state, true
 }
 
 // api is the API that user commands call, over stores without faults.
