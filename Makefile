@@ -134,6 +134,11 @@ sim: ## simulate the whole system with faults (SEED=n repeats one history)
 	$(GO) test -count=1 -timeout 10m -v -run TestSimulation $(SIM_PKG) $(if $(SEED),-args -seed $(SEED))
 .PHONY: sim
 
+# MUTANTS are further flags, such as -run 'fence' or -simulation.
+mutants: ## check that the simulation and the unit tests notice each fault of scripts/mutants/mutants.toml (20 minutes)
+	$(GO) run ./scripts/mutants -go "$(GO)" $(MUTANTS)
+.PHONY: mutants
+
 smoke: build ## kill a worker in the middle of a run and check that nothing is lost
 	@bash scripts/smoke/smoke.sh
 .PHONY: smoke
