@@ -62,6 +62,7 @@ func (h *httpServers) mendAll() {
 	if _, open := h.faults.setting(); open || h.faults.lastEnd() > now {
 		h.tracef("user: mends the servers")
 		h.faults.mend(now)
+		h.mended = time.Now()
 	}
 }
 

@@ -20,6 +20,7 @@ type serverAudit struct {
 	answers  int                       // shards of all runs whose documents have answers
 	before   int                       // those when the run began
 	pauses   int                       // of the run, for its servers
+	mended   time.Time                 // when the user has mended the servers last
 }
 
 func newServerAudit() serverAudit {
@@ -116,6 +117,9 @@ func (h *httpServers) paused(c record.Control) {
 		h.audit.breakf("I8: the run pauses for the %d. time", h.pauses)
 	}
 	if h.answers == h.before || h.pauses > 1 { // a worker may take answers for those before a resume
+		return
+	}
+	if time.Since(h.mended) < pauseDelay { // a worker may not have found out yet
 		return
 	}
 	if since := time.Since(h.last); since < leastSilence {
