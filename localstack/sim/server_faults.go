@@ -203,17 +203,22 @@ func (f *serverFaults) badPromptIn(text string) (badReply, bool) {
 }
 
 // explain reports whether the error row with these words and class is right for an item
-// whose line has the text. A bad prompt's row has the words of its last failure. Other
-// items have one if the user has not mended a setting.
+// whose line has the text. A bad prompt's row has the words of its last failure, which may
+// be that of a bad server: in a retry of bad prompts alone, nothing shows that the server is
+// at fault. Other items have one if the user has not mended a setting.
 func (f *serverFaults) explain(text string, class fault.Class, words string) bool {
 	says := func(bad badReply) bool { return class == bad.class && strings.Contains(words, bad.words) }
 	setting, open := f.setting()
 	if f.stays && open && says(setting) {
 		return true
 	}
-	if strings.Contains(text, refusedPrompt) {
+	bad, isBad := f.badPromptIn(text)
+	isRefused, isPoison := strings.Contains(text, refusedPrompt), strings.Contains(text, poisonPrompt)
+	if (isBad || isRefused || isPoison) && slices.ContainsFunc(f.episodes, func(e episode) bool { return says(e.bad) }) {
+		return true
+	}
+	if isRefused {
 		return class == fault.Refused && strings.Contains(words, refusedWords)
 	}
-	bad, isBad := f.badPromptIn(text)
-	return isBad && (says(bad) || slices.ContainsFunc(f.episodes, func(e episode) bool { return says(e.bad) }))
+	return isBad && says(bad)
 }
