@@ -37,8 +37,10 @@ func AcquireLock(dir string) (release func() error, err error) {
 
 // LockBucket makes this process the only one that runs functions over the bucket of the
 // open installation in dir, as AcquireLock does. The bucket may be a link or a mount that
-// leads into a copy of the installation, which has the same id. A file system that has
-// no locks is not locked.
+// leads into a copy of the installation, which has the same id. A file system that has no
+// locks, or is full or read-only before it has the lock's file, is not locked. The lock
+// keeps no file open for writing, so that the file system can be mounted read-only
+// meanwhile.
 func LockBucket(dir string) (release func() error, err error) {
 	return acquire(filepath.Join(BucketDir(dir), bucketLockFile), false, func(pid string) error {
 		return &fault.Error{Kind: fault.Invalid,
@@ -51,7 +53,14 @@ func LockBucket(dir string) (release func() error, err error) {
 // another process holds the lock, it returns the error of held. Unless it is required, a
 // lock that the file system does not support is left out.
 func acquire(path string, required bool, held func(pid string) error) (release func() error, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	access := os.O_RDONLY
+	if required { // some network file systems lock only files that are open for writing
+		access = os.O_RDWR
+	}
+	f, err := os.OpenFile(path, access|os.O_CREATE, 0o644)
+	if !required && (errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		return func() error { return nil }, nil
+	}
 	if err != nil {
 		return nil, fault.WithKind(fault.Denied, err, "open %s", path)
 	}
@@ -62,7 +71,8 @@ func acquire(path string, required bool, held func(pid string) error) (release f
 		pid, _ := io.ReadAll(io.LimitReader(f, 32)) // only for the message
 		return nil, errors.Join(held(strings.TrimSpace(string(pid))), f.Close())
 	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
+	err = os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o644)
+	if err != nil && required { // else it is only for the message of others
 		return nil, errors.Join(fault.WithKind(fault.Unavailable, err, "write %s", path), f.Close())
 	}
 	return f.Close, nil
@@ -82,10 +92,5 @@ func tryLock(f *os.File) (err error) {
 		}
 		time.Sleep(lockPause)
 	}
-	return err
-}
-
-func writeAt(f *os.File, s string) error {
-	_, err := f.WriteAt([]byte(s), 0)
 	return err
 }
