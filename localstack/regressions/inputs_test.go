@@ -76,12 +76,8 @@ func TestInputDeletedBeforePlanningPausesItsRun(t *testing.T) {
 	id := p.upload("prompts/x.jsonl", prompts(40))
 	p.await("the run exists", func() bool { return len(p.documents("run/")) == 1 })
 	stop()
-	for _, d := range p.documents("coordinator/") { // as if the run had not been planned yet
-		must(t, p.ports.Docs.Delete(t.Context(), d.Key, d.Revision))
-	}
-	for _, d := range p.documents("plan/") {
-		must(t, p.ports.Docs.Delete(t.Context(), d.Key, d.Revision))
-	}
+	p.deleteDocuments("coordinator/") // as if the run had not been planned yet
+	p.deleteDocuments("plan/")
 	restore := p.hideObject("prompts/x.jsonl")
 	p.functions()
 	p.work(setup{})

@@ -254,6 +254,19 @@ func (p *system) lines(key string) [][]byte {
 // user is the API that the user's commands call.
 func (p *system) user() *api.Service { return api.New(p.ports, p.deploy, cloud.OneMachine()) }
 
+// deleteDocuments deletes all documents with the prefix. A write that the functions began
+// before they were stopped may still come in.
+func (p *system) deleteDocuments(prefix string) {
+	p.t.Helper()
+	for docs := p.documents(prefix); len(docs) > 0; docs = p.documents(prefix) {
+		for _, d := range docs {
+			if err := p.ports.Docs.Delete(p.t.Context(), d.Key, d.Revision); err != nil && !fault.Is(err, fault.Conflict) {
+				p.t.Fatal(err)
+			}
+		}
+	}
+}
+
 // documents are all documents with the prefix.
 func (p *system) documents(prefix string) []document.Doc {
 	p.t.Helper()
