@@ -170,9 +170,15 @@ func (b *Balancer) allSetAside() error {
 	return fault.WithKind(fault.Unavailable, errors.Join(errs...), "no inference server answers")
 }
 
+// How long Ready waits: for a server, and for the others when one is ready.
+const (
+	readyTime  = time.Minute
+	othersTime = 5 * time.Second
+)
+
 // Ready asks all servers that are not set aside, and returns nil if one of them
 // can answer. Otherwise a fault that concerns every request (Denied, Invalid) counts
-// more than one that may pass.
+// more than one that may pass. A server that hangs holds up no other one.
 func (b *Balancer) Ready(ctx context.Context) (string, error) {
 	b.mu.Lock()
 	var asked []*server
@@ -191,14 +197,20 @@ func (b *Balancer) Ready(ctx context.Context) (string, error) {
 		err   error
 	}
 	replies := make([]reply, len(asked))
+	within, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
 	var all sync.WaitGroup
 	for i, s := range asked {
 		all.Go(func() {
-			replies[i].model, replies[i].err = s.Server.Ready(ctx)
+			replies[i].model, replies[i].err = s.Server.Ready(within)
 			if replies[i].err == nil {
-				ctx, cancel := context.WithTimeout(ctx, questionTime)
+				time.AfterFunc(othersTime, cancel)
+				ctx, cancel := context.WithTimeout(within, questionTime)
 				defer cancel()
 				_, _ = b.fetchMetrics(ctx, s) // learns the server's start, if it reports one
+			} else if within.Err() != nil && ctx.Err() == nil {
+				replies[i].err = fault.New(fault.Unavailable, "server %s does not say within %s whether it is ready",
+					s.Name, readyTime)
 			}
 		})
 	}

@@ -387,6 +387,7 @@ func TestReadyWhileOneOfTwoServersIsBad(t *testing.T) {
 	for name, spoil := range map[string]func(s *fake){
 		"its key is wrong":    func(s *fake) { s.denies = true },
 		"its metrics hang":    func(s *fake) { s.hangs = true },
+		"it hangs":            func(s *fake) { s.readyHangs = true },
 		"it can't be reached": func(s *fake) { s.crash() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -407,6 +408,16 @@ func TestReadyWhileOneOfTwoServersIsBad(t *testing.T) {
 		f.servers[1].denies = true
 		if _, err := f.balancer.Ready(f.t.Context()); !fault.Is(err, fault.Denied) {
 			t.Errorf("without a good server: %v, want what only a user can mend", err)
+		}
+		f.servers[0].readyHangs = true // it would have held up the worker for ever
+		if _, err := f.balancer.Ready(f.t.Context()); !fault.Is(err, fault.Denied) {
+			t.Errorf("beside one that hangs: %v, want what only a user can mend", err)
+		}
+	})
+	bubble(t, 1, func(f *fixture) {
+		f.servers[0].readyHangs = true
+		if _, err := f.balancer.Ready(f.t.Context()); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a server that hangs: %v", err)
 		}
 	})
 }

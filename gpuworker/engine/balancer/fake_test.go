@@ -23,6 +23,7 @@ type fake struct {
 	full         time.Duration // every request is refused, with this hint
 	takes        time.Duration // an answer
 	denies       bool          // its key is wrong, as Ready says
+	readyHangs   bool          // Ready gets no answer
 	other        int           // requests of other workers in flight
 	noMetrics    bool
 	counts       bool    // it reports tokens
@@ -165,9 +166,15 @@ func (s *fake) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	return v, nil
 }
 
-func (s *fake) Ready(context.Context) (string, error) {
+func (s *fake) Ready(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.readyHangs {
+		s.mu.Unlock()
+		<-ctx.Done()
+		s.mu.Lock()
+		return "", fault.WithKind(fault.Canceled, ctx.Err(), "GET")
+	}
 	switch {
 	case s.denies:
 		return "", fault.New(fault.Denied, "who are you")
