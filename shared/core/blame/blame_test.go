@@ -447,6 +447,24 @@ func TestRunIsNotRefusedForWhatWasMendedMeanwhile(t *testing.T) {
 	}
 }
 
+// A setting that was mended within the minute refuses no run, though nothing was asked since.
+func TestRunIsNotRefusedForASettingThatWasMendedWithinTheMinute(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		w := newWorld(seed, 200, 1+int(seed%8), "a")
+		w.outcome = func(_ string, _ int, at time.Duration) (Outcome, time.Duration) {
+			if at >= 2*time.Second && at < 61*time.Second {
+				return "status_401", usual
+			}
+			return Answered, usual
+		}
+		w.run(time.Hour)
+		if answered, charged := w.count(); w.refused != nil || charged > 0 || answered < 200 {
+			t.Errorf("seed %d: refused %+v, %d answered, %d charged", seed, w.refused, answered, charged)
+		}
+	}
+}
+
 // A run of which every request is denied is refused, though the server has outages for
 // moments meanwhile, and answers no small question.
 func TestRunThatIsDeniedIsRefusedThoughTheServerIsOverloaded(t *testing.T) {

@@ -162,16 +162,17 @@ func (c *contact) nature() Nature {
 	return Setting
 }
 
-// hopeless reports whether a setting is at fault for what a run meets for long.
+// hopeless reports whether a setting is at fault for what a run meets for long. A failure
+// after that time must show it: what was met before may be mended since.
 func (c *contact) hopeless(now time.Time) bool {
 	switch {
 	case c.failing.IsZero():
 		return false
 	case !c.compared.IsZero():
 		many := len(c.items) == manyItems || c.charged >= maxCharged
-		return many && now.Sub(c.compared) >= withoutAnswer
+		return many && c.met.Sub(c.compared) >= withoutAnswer
 	}
-	return !c.settings.IsZero() && now.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
+	return !c.settings.IsZero() && c.met.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
 }
 
 func (c *contact) failedOn(server string) {
