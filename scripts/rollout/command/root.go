@@ -7,6 +7,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/scripts/rollout/progress"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -66,6 +68,7 @@ type Env struct {
 // code: 0 for success; 1 if the command failed, or the run that it waited for did not succeed; 2 if the arguments or a
 // config are invalid; 3 if stored data is damaged.
 func Main(ctx context.Context, args []string, e Env) int {
+	e.Err = surviving(e.Err)
 	root := rootCommand(&e)
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
@@ -75,6 +78,26 @@ func Main(ctx context.Context, args []string, e Env) int {
 		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", withLocationFlags(err.Error(), locationOf(ran)))
 	}
 	return exitCode(err)
+}
+
+// surviving returns the standard error, or one that loses what is written after its reader
+// has gone, as in 2> >(head -1): no command fails by that.
+func surviving(w io.Writer) io.Writer {
+	if _, ok := w.(*os.File); ok && !progress.IsTerminal(w) {
+		return unread{w}
+	}
+	return w
+}
+
+// unread is a file, perhaps a pipe that nobody reads any more.
+type unread struct{ to io.Writer }
+
+func (u unread) Write(b []byte) (int, error) {
+	n, err := u.to.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		return len(b), nil
+	}
+	return n, err
 }
 
 func exitCode(err error) int {
