@@ -118,6 +118,11 @@ func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string)
 	e.History = history(p, e.Run)
 	e.Causes = causes(p, e, now)
 	e.Next = next(p, e.Run)
+	if lost, err := x.firstLost(ctx, p, e.Run); err != nil {
+		return e, err
+	} else if lost != "" {
+		e.Next = append(e.Next, "the first whose rows are lost: "+lost)
+	}
 	if item != "" {
 		if e.Items, err = x.explainItem(ctx, p, item, now); err != nil {
 			return e, err
@@ -377,7 +382,8 @@ func Advice(c fault.Class) string {
 	case fault.Budget:
 		return "the token budget was used up first: raise limits.tokens, and submit what is left"
 	case fault.Storage:
-		return "its answer could not be kept: free space on the disk, and submit it again"
+		return "its answer could not be kept, or was lost: free space on the disk, or restore the object that its row " +
+			"names, and submit it again"
 	case fault.Diverged:
 		return "lower optimizer.lr in the config, raise warmup_steps, or set max_grad_norm, and submit it anew"
 	case fault.Pruned:

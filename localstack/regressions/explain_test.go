@@ -50,6 +50,38 @@ func refusing(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	return mocked(ctx, r)
 }
 
+// A run whose result was lost ends, and says which object is missing.
+func TestLostResultIsExplained(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 2")
+		first := make(chan struct{})
+		p.functions()
+		answer := func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+			if strings.Contains(string(r.Body), "number 0") {
+				<-first
+			}
+			return mocked(ctx, r)
+		}
+		p.work(setup{inFlight: 4, engine: newRecordingEngine(answer)})
+		id := p.upload("prompts/x.jsonl", prompts(4))
+		p.await("the second shard is done", func() bool { return p.state(id).Counts.OK == 2 })
+		results, err := p.ports.Blobs.List(t.Context(), record.ShardObjectKey(id, 1, 1, ""), "", 10)
+		must(t, err)
+		for _, o := range results {
+			must(t, p.ports.Blobs.Delete(t.Context(), o.Key, ""))
+		}
+		close(first)
+		o := p.awaitEnd(id)
+		o.wantCounts(t, 2, 2)
+		x, err := p.user().Explain(t.Context(), id, "")
+		must(t, err)
+		if told := x.Next[len(x.Next)-1]; len(results) == 0 || !strings.Contains(told, results[0].Key) {
+			t.Errorf("it says %q of %v", told, results)
+		}
+	})
+}
+
 func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, cleaned := range []bool{false, true} {
