@@ -206,6 +206,7 @@ func TestSteering(t *testing.T) {
 		"stop running":               {run.Running, none, stop, to(1, ends, "stopped"), 0},
 		"stop paused":                {run.Paused, to(4, pauses, ""), stop, to(5, ends, "stopped"), 0},
 		"stop ending":                {run.Ending, to(5, ends, "budget"), stop, to(5, ends, "budget"), 0},
+		"stop finalizing":            {run.Finalizing, none, stop, to(1, ends, "stopped"), 0},
 		"stop stopped":               {run.Stopped, to(5, ends, "stopped"), stop, to(5, ends, "stopped"), 0},
 		"stop expired":               {run.Expired, none, stop, none, fault.Conflict},
 	} {
