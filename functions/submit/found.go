@@ -23,8 +23,8 @@ import (
 )
 
 // earlierUploads are the runs of uploads by the keys of their inputs, the newest first.
-// They are listed once, when the first kept object asks: runs that begin later have other
-// objects.
+// They are listed once, when the first kept object asks; runs that this process makes later
+// are added.
 type earlierUploads struct {
 	mu    sync.Mutex
 	byKey map[string][]earlierUpload
@@ -66,6 +66,17 @@ func (u *earlierUploads) of(ctx context.Context, docs document.Store, bucket str
 		}
 	}
 	return out, nil
+}
+
+// add adds a run that was created.
+func (u *earlierUploads) add(bucket string, m record.Manifest) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	in, ok := uploadOf(bucket, m)
+	if !ok || u.byKey == nil { // not listed yet: the list has it
+		return
+	}
+	u.byKey[in.Key] = slices.Insert(u.byKey[in.Key], 0, earlierUpload{m.Run, m.CreatedAt, in.Size})
 }
 
 // uploadOf returns the object that a run was made from; ok is false for a run that was not

@@ -144,6 +144,34 @@ func TestKeptObjectIsTheLatestRunOfItsBytes(t *testing.T) {
 	}
 }
 
+// A file system may show a file under another version at any time, also that of a run which
+// began after the first such object.
+func TestKeptObjectIsTheRunOfThisProcess(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at})
+	runs := map[string]identity.RunID{}
+	for n, step := range []struct {
+		key string
+		how blob.Found
+	}{{"prompts/old.jsonl", blob.Kept}, {"prompts/new.jsonl", blob.Written}, {"prompts/new.jsonl", blob.Kept}} {
+		e := d.put(step.key, prompt)
+		e.Found = string(step.how)
+		if err := s.Uploaded(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		d.plan()
+		m, err := host.LoadUpload(t.Context(), d.Docs, identity.UploadRun("local", e.Key, e.Version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 2 && m.Run != runs[step.key] {
+			t.Errorf("run %s became %s", runs[step.key], m.Run)
+		}
+		runs[step.key] = m.Run
+	}
+}
+
 // An open run of which nothing is planned goes on with the object of its size.
 func TestKeptObjectIsTheRunThatIsNotPlannedYet(t *testing.T) {
 	t.Parallel()

@@ -197,8 +197,10 @@ func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	case err != nil:
 		return err
 	case m.Refused != "":
+		s.earlier.add(s.opts.Deployment.Bucket, m)
 		s.Observe(ctx, observe.RunRefused{Run: m.Run, Name: m.Name, Reason: m.Refused})
 	default:
+		s.earlier.add(s.opts.Deployment.Bucket, m)
 		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect,
 			Endpoint: endpointOf(m)})
 	}
