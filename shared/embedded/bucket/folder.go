@@ -134,6 +134,21 @@ func (f *folder) stat(key string) (blob.Info, error) {
 	return describe(key, &st)
 }
 
+// changeTime returns when the file's attributes or name last changed, in nanoseconds, -1 if
+// it can't be read.
+func (b *Bucket) changeTime(key string) int64 {
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return -1
+	}
+	defer folder.close()
+	var st unix.Stat_t
+	if unix.Fstatat(folder.fd, nameOf(key), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return -1
+	}
+	return st.Ctim.Nano()
+}
+
 // describe returns the info of the object with the key. It fails with ELOOP for a
 // symbolic link, and with NotFound for any other file that is not regular.
 func describe(key string, st *unix.Stat_t) (blob.Info, error) {

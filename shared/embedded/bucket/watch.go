@@ -103,9 +103,10 @@ type watcher struct {
 // watchedFile is an object and the state of its current version.
 type watchedFile struct {
 	sighting
-	state fileState
-	found blob.Found
-	round uint64 // the last scan that found it
+	state   fileState
+	found   blob.Found
+	changed int64  // see Bucket.changeTime
+	round   uint64 // the last scan that found it
 }
 
 type fileState uint8
@@ -281,8 +282,10 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 	now := w.options.Clock.Now()
 	f := w.files[info.Key]
 	if f == nil || f.info.Version != info.Version {
-		f = &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)}, found: w.foundOf(f, info)}
-		w.files[info.Key] = f
+		next := &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)},
+			changed: w.bucket.changeTime(info.Key)}
+		next.found = w.foundOf(f, next)
+		f, w.files[info.Key] = next, next
 	}
 	delete(w.gone, info.Key)
 	f.round = w.round
@@ -299,12 +302,13 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 }
 
 // foundOf returns how a version appeared, whose key had the file old before; nil if it had
-// none.
-func (w *watcher) foundOf(old *watchedFile, info blob.Info) blob.Found {
+// none. A file system whose inode numbers change shows the same file: renaming another one
+// over it would have changed its change time.
+func (w *watcher) foundOf(old, now *watchedFile) blob.Found {
 	switch {
-	case w.begins, old != nil && Moved(old.info.Version, info.Version):
+	case w.begins, old != nil && Moved(old.info.Version, now.info.Version) && old.changed == now.changed:
 		return blob.Kept
-	case w.gone[info.Key], old != nil && old.state != fileAnnounced && old.found == blob.Returned:
+	case w.gone[now.info.Key], old != nil && old.state != fileAnnounced && old.found == blob.Returned:
 		return blob.Returned
 	}
 	return blob.Written

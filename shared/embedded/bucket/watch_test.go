@@ -344,7 +344,7 @@ func TestAnnouncementsSayWhatMayBeAnEarlierObject(t *testing.T) {
 	if err := os.Rename(copied, y); err != nil {
 		t.Fatal(err)
 	}
-	if again := want("y.jsonl", blob.Kept); !bucket.Moved(first.Version, again.Version) {
+	if again := want("y.jsonl", blob.Written); !bucket.Moved(first.Version, again.Version) {
 		t.Errorf("version %s became %s", first.Version, again.Version)
 	}
 }
