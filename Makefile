@@ -135,7 +135,7 @@ sim: ## simulate the whole system with faults (SEED=n repeats one history)
 .PHONY: sim
 
 # MUTANTS are further flags, such as -run 'fence' or -simulation.
-mutants: ## check that the simulation and the unit tests notice each fault of scripts/mutants/mutants.toml (20 minutes)
+mutants: ## check that the simulation and the unit tests notice each fault of scripts/mutants/mutants.toml (5 minutes on two idle cores)
 	$(GO) run ./scripts/mutants -go "$(GO)" $(MUTANTS)
 .PHONY: mutants
 

@@ -323,3 +323,18 @@ func (x *Explainer) findRow(ctx context.Context, key string,
 // maxRow bounds the rows that are read: the longest input line, and an answer of
 // the same length.
 const maxRow = 2 * jsonl.MaxLine
+
+// firstLost says of an ended run with damaged or lost results which object the first is;
+// "" for any other run.
+func (x *Explainer) firstLost(ctx context.Context, p status.Progress, s status.Status) (string, error) {
+	if !s.Phase.Ended() || s.FailedByClass[string(fault.Storage)] == 0 {
+		return "", nil
+	}
+	said := ""
+	_, _, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
+		f, ok := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), row)
+		said = f.Message
+		return ok && f.Class == fault.Storage
+	})
+	return said, err
+}

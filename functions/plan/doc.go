@@ -24,6 +24,9 @@
 // the plan document, and asks for its ranges; they are cut and merged like all
 // others. An object without a line completes the plan.
 //
+// An input whose pinned version is gone, because its folder was copied or restored, is
+// planned on under the version that is there if that has the planned bytes (pinAgain).
+//
 // All objects are create-only and a pure function of the pinned input and of
 // committed results, so that repeating a step changes nothing. A problem that
 // repeating cannot solve is

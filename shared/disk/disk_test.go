@@ -173,12 +173,7 @@ func wantFile(path string, want []byte, exists bool) error {
 
 func TestFilesSurvivePowerFailures(t *testing.T) {
 	t.Parallel()
-	for _, o := range crashOperations() {
-		t.Run(o.Name, func(t *testing.T) {
-			t.Parallel()
-			disktest.Try(t, o)
-		})
-	}
+	disktest.TryEach(t, crashOperations())
 }
 
 func TestEachSyncOfFilesIsNeeded(t *testing.T) {

@@ -118,12 +118,7 @@ func crashOperations() []disktest.Operation {
 
 func TestFilesSurvivePowerFailures(t *testing.T) {
 	t.Parallel()
-	for _, o := range crashOperations() {
-		t.Run(o.Name, func(t *testing.T) {
-			t.Parallel()
-			disktest.Try(t, o)
-		})
-	}
+	disktest.TryEach(t, crashOperations())
 }
 
 func TestEachSyncOfFilesIsNeeded(t *testing.T) {

@@ -41,6 +41,16 @@ type Case struct {
 	Check func(d disk.Disk, dir string, done bool) error
 }
 
+// TryEach is Try of each operation, in a subtest of its own.
+func TryEach(t *testing.T, operations []Operation) {
+	for _, o := range operations {
+		t.Run(o.Name, func(t *testing.T) {
+			t.Parallel()
+			Try(t, o)
+		})
+	}
+}
+
 // Try interrupts the operation as often as the flag -failures says, or on a disk a tenth
 // of it: a process is killed at some of its calls, the next one continues, and the power
 // fails at some call of it. It fails the test if a promise is broken.

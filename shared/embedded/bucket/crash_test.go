@@ -248,12 +248,7 @@ func operations() []disktest.Operation {
 
 func TestObjectsSurvivePowerFailures(t *testing.T) {
 	t.Parallel()
-	for _, o := range operations() {
-		t.Run(o.Name, func(t *testing.T) {
-			t.Parallel()
-			disktest.Try(t, o)
-		})
-	}
+	disktest.TryEach(t, operations())
 }
 
 // A folder of a disk may get the inode number of one that was removed.

@@ -217,12 +217,7 @@ func backupOf(t *testing.T, name string) string {
 
 func TestStateSurvivesPowerFailures(t *testing.T) {
 	t.Parallel()
-	for _, o := range crashOperations(t) {
-		t.Run(o.Name, func(t *testing.T) {
-			t.Parallel()
-			disktest.Try(t, o)
-		})
-	}
+	disktest.TryEach(t, crashOperations(t))
 }
 
 func TestEachSyncOfStateIsNeeded(t *testing.T) {
