@@ -161,8 +161,8 @@ func TestSubmitOnLambdaMakesRunsOfObjects(t *testing.T) {
 			false},
 		"an object without a version": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
 			`"s3":{"bucket":{"name":"` + i.Bucket + `"},"object":{"key":"team-a/prompts/x.jsonl"}}}]}`, true},
-		"a key that is badly encoded": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
-			`"s3":{"bucket":{"name":"b"},"object":{"key":"%zz","versionId":"1"}}}]}`, true},
+		"a key that is not encoded, outside prompts/": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
+			`"s3":{"bucket":{"name":"b"},"object":{"key":"%zz","versionId":"1"}}}]}`, false},
 		"an object outside the prefix": {strings.Replace(i.notification(blob.Info{Key: "prompts/x.jsonl", Version: "1"}),
 			url.QueryEscape(prefix), "", 1), false},
 		"an object outside prompts/": {i.notification(blob.Info{Key: "other/x.jsonl", Version: "1"}), false},
