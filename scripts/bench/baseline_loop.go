@@ -46,6 +46,7 @@ type loopRequest struct {
 	Messages      json.RawMessage `json:"messages,omitempty"`
 	MaxTokens     int             `json:"max_tokens,omitempty"`
 	IgnoreEOS     bool            `json:"ignore_eos,omitempty"`
+	Seed          *int64          `json:"seed,omitempty"`
 	Stream        bool            `json:"stream"`
 	StreamOptions *streamOptions  `json:"stream_options,omitempty"`
 }

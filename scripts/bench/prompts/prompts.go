@@ -30,8 +30,9 @@ func Line(dst []byte, i, size int) []byte {
 }
 
 // Chat appends the i-th line of a file of short chats, each with an answer of exactly
-// the given number of tokens on servers that know ignore_eos. No two lines have the
-// same id or messages.
+// the given number of tokens on servers that know ignore_eos, and a seed, as the product
+// sends one: vLLM samples seeded requests one by one. No two lines have the same id or
+// messages.
 func Chat(dst []byte, i, tokens int) []byte {
 	dst = append(dst, `{"id":"c-`...)
 	dst = appendPadded(dst, i, 9)
@@ -42,6 +43,8 @@ func Chat(dst []byte, i, tokens int) []byte {
 	dst = append(dst, text[k:k+40]...)
 	dst = append(dst, `"}],"ignore_eos":true,"max_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(tokens), 10)
+	dst = append(dst, `,"seed":`...)
+	dst = strconv.AppendInt(dst, int64(i), 10)
 	return append(dst, "}\n"...)
 }
 
