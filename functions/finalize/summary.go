@@ -3,6 +3,7 @@ package finalize
 import (
 	"bytes"
 	"context"
+	"iter"
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -11,6 +12,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/record"
+	"rollout/shared/rollout"
 )
 
 // summary returns the run's summary. Unless it exists, it first writes the files,
@@ -36,7 +38,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		sum.FinishReasons = t.counts.FinishReasons(t.copies)
 	}
 	if k.Artifacts != nil {
-		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot}
+		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Attempts: f.attempts(ctx, s)}
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
@@ -50,6 +52,25 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		f.reportEnd(ctx, m, sum)
 	}
 	return sum, err == nil, err
+}
+
+// attempts yields the shards of a run that were claimed.
+func (f *Finalizer) attempts(ctx context.Context, s run.State) iter.Seq2[rollout.Attempt, error] {
+	return func(yield func(rollout.Attempt, error) bool) {
+		for lo := 0; lo < s.Shards; lo += docsAtOnce {
+			docs, err := f.docs(ctx, s.Run, lo, min(lo+docsAtOnce, s.Shards))
+			if err != nil {
+				yield(rollout.Attempt{}, err)
+				return
+			}
+			for _, d := range docs {
+				if d.Attempt > 0 && !yield(rollout.Attempt{Shard: d.Shard, Items: d.Items, Attempt: d.Attempt,
+					Worker: d.Worker}, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // putSummary creates the summary. A Conflict says that a summary exists and is durable:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -73,6 +74,7 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 	doc record.Plan) (next record.Appended, err error) {
 	next.Input, next.First = doc.Sources(), doc.Total
 	next.Key = record.AppendedKey(m.Run, next.Input)
+	appended := kind.Appended{Blobs: p.Blobs, Manifest: m, Input: next.Input}
 	find := p.lastResults
 	if k.Appends != nil {
 		find = p.inputResults
@@ -81,17 +83,13 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 	if err != nil {
 		return next, err
 	}
-	if k.RoleOf != nil {
-		if next.Role, err = m.RoleNumber(k.RoleOf(m, next.Input)); err != nil {
-			return next, err
-		}
-	}
 	if next.MadeFrom, err = from.digest(ctx); err != nil {
 		return next, err
 	}
 	info, err := p.Blobs.Stat(ctx, next.Key, "")
 	if fault.Is(err, fault.NotFound) {
-		g := kind.Growth{Manifest: m, Input: next.Input, Answers: from.answers(ctx), Items: from.items(ctx, m)}
+		g := kind.Growth{Appended: appended, Answers: from.answers(ctx), Items: from.items(ctx, m)}
+		g.Source, _ = doc.Source(m.Run, 0)
 		if err := p.stream(ctx, next.Key, func(w io.Writer) error { return k.Grow(ctx, g, w) }); err != nil {
 			return next, err
 		}
@@ -101,9 +99,32 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 		return next, err
 	}
 	next.Version, next.Size, next.Count = info.Version, info.Size, record.RangeCount(info.Size)
+	if k.RoleOf != nil && next.Size > 0 {
+		role, err := k.RoleOf(ctx, appended)
+		if err == nil {
+			next.Role, err = m.RoleNumber(role)
+		}
+		if err != nil {
+			return next, err
+		}
+	}
 	p.Log.InfoContext(ctx, "plan grows", observe.KeyRun, m.Run, "input", next.Input, "role", next.Role,
 		"bytes", next.Size)
 	return next, nil
+}
+
+// countsOf returns how many items the first shards of an input have, where its kind says
+// so.
+func (p *Planner) countsOf(ctx context.Context, m record.Manifest, input int) ([]int, error) {
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil || k.CutOf == nil || input < len(m.Inputs) {
+		return nil, err
+	}
+	counts, err := k.CutOf(ctx, kind.Appended{Blobs: p.Blobs, Manifest: m, Input: input})
+	if err == nil && slices.ContainsFunc(counts, func(n int) bool { return n < 1 }) {
+		err = fault.New(fault.Internal, "the kind %q cuts a shard without an item", k.Name)
+	}
+	return counts, err
 }
 
 // results are the results of the shards from lo to hi of a run, which are all done.

@@ -20,16 +20,16 @@ import (
 // results are fewer at once: see result.Together.
 const shardsAhead = 8
 
-// items yields the answered items of all results, in order, with their lines.
-func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.Answered, error] {
-	return func(yield func(kind.Answered, error) bool) {
+// items yields the items of all results, in order, with their lines.
+func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.Item, error] {
+	return func(yield func(kind.Item, error) bool) {
 		var docs []shard.Doc
 		flush := func() (more bool) {
 			for n := 0; len(docs) > 0; docs = docs[n:] {
 				n = result.Together(docs)
 				shards, err := r.read(ctx, m, docs[:n])
 				if err != nil {
-					yield(kind.Answered{}, err)
+					yield(kind.Item{}, err)
 					return false
 				}
 				for _, it := range slices.Concat(shards...) {
@@ -42,7 +42,7 @@ func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.An
 		}
 		for d, err := range r.docs(ctx) {
 			if err != nil {
-				yield(kind.Answered{}, err)
+				yield(kind.Item{}, err)
 				return
 			}
 			if docs = append(docs, d); len(docs) == shardsAhead && !flush() {
@@ -53,35 +53,35 @@ func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.An
 	}
 }
 
-// read reads the answered items of the shards.
-func (r results) read(ctx context.Context, m record.Manifest, docs []shard.Doc) ([][]kind.Answered, error) {
-	out := make([][]kind.Answered, len(docs))
+// read reads the items of the shards.
+func (r results) read(ctx context.Context, m record.Manifest, docs []shard.Doc) ([][]kind.Item, error) {
+	out := make([][]kind.Item, len(docs))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, d := range docs {
 		group.Go(func() (err error) {
-			out[i], err = r.answered(ctx, m, d)
+			out[i], err = r.rowsOf(ctx, m, d)
 			return fault.Wrap(err, "shard %d", d.Shard)
 		})
 	}
 	return out, group.Wait()
 }
 
-// answered reads the answered items of a shard that has a result.
-func (r results) answered(ctx context.Context, m record.Manifest, d shard.Doc) (items []kind.Answered, err error) {
+// rowsOf reads the items of a shard that has a result.
+func (r results) rowsOf(ctx context.Context, m record.Manifest, d shard.Doc) (items []kind.Item, err error) {
 	in, rows, err := result.ReadShard(ctx, r.Blobs, r.index, m, d)
-	if errors.Is(err, result.ErrLost) { // finalize writes its items as failed
-		r.Log.ErrorContext(ctx, "a result is lost: nothing is asked about its items", "run", m.Run, "shard", d.Shard,
-			"error", err)
-		return nil, nil
-	}
-	if err != nil {
+	lost := errors.Is(err, result.ErrLost) // finalize writes its items as failed
+	if err != nil && !lost {
 		return nil, err
 	}
+	if lost {
+		r.Log.ErrorContext(ctx, "a result is lost: nothing is asked about its items", "run", m.Run, "shard", d.Shard,
+			"error", err)
+	}
+	for n, line := range in.Lines {
+		items = append(items, kind.Item{Index: in.FirstItem + uint64(n), Line: line.Bytes, Class: fault.Storage})
+	}
 	for _, row := range rows {
-		if row.Class == "" {
-			items = append(items, kind.Answered{Item: in.FirstItem + uint64(row.Item), Line: in.Lines[row.Item].Bytes,
-				Row: row.Bytes})
-		}
+		items[row.Item].Class, items[row.Item].Row = row.Class, row.Bytes
 	}
 	return items, nil
 }

@@ -200,7 +200,8 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 }
 
 // source pins the object that is planned for input i: the input itself, its
-// unpacked copy, or the job that the run's kind makes of it.
+// unpacked copy, or the job that the run's kind makes of it. Of an input whose lines
+// are no items, no range is planned.
 func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i int) (record.Ranges, error) {
 	in := m.Inputs[i]
 	key, version, size := in.Key, in.Version, in.Size
@@ -218,8 +219,13 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i 
 		}
 	}
 	src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
-	if k.Job != nil {
+	switch {
+	case k.Job != nil:
 		return p.job(ctx, m, k, src)
+	case k.OwnLines:
+		digest, err := input.DigestOf(ctx, p.Blobs, key, version)
+		src.Count, src.Digest = 0, digest.String()
+		return src, err
 	}
 	return src, nil
 }

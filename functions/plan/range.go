@@ -100,6 +100,12 @@ func (c *cut) run(ctx context.Context) error {
 func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items,
 		MaxBytes: shardtable.CutBytes(c.source.Size), Role: c.source.Role}
+	if c.offset == 0 {
+		var err error
+		if opts.Counts, err = c.planner.countsOf(ctx, c.manifest, c.input); err != nil {
+			return err
+		}
+	}
 	cutter := shardtable.NewCutter(opts)
 	c.parser = dialect.NewParser(dialect.Name(c.manifest.Dialect))
 	c.settings = dialect.NewSettings(c.manifest.Config.Request, config.Request{})

@@ -108,6 +108,9 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 		if p.Snapshot, err = r.snapshot(ctx, p); err != nil {
 			return nil, err
 		}
+		if p.Rollout, err = r.rollout(ctx, p); err != nil {
+			return nil, err
+		}
 		if p.Fleet, err = r.fleet(ctx, p); err != nil {
 			return nil, err
 		}

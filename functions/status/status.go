@@ -60,6 +60,9 @@ type Status struct {
 	// it or, while no worker holds it, as of its last snapshot. Null for other
 	// kinds, and before the first step.
 	Training *Training `json:"training"`
+	// Rollout is the progress of a rollout, as of its last batch that is over. Absent
+	// for other kinds, and before the first batch.
+	Rollout *record.Rollout `json:"rollout,omitempty"`
 	// ETASeconds is how long the remaining items take at Rate. Null unless the
 	// run is running, its rate is known and positive, and all its input is
 	// planned.
@@ -151,6 +154,8 @@ type Progress struct {
 	// Snapshot is a training's last snapshot by its shard document; nil before
 	// the first, and for other kinds.
 	Snapshot *shard.Snapshot
+	// Rollout is the progress of a rollout; nil before its first batch, and for other kinds.
+	Rollout *record.Rollout
 }
 
 // Of returns what the run is doing at the time now, without Blockers.
@@ -198,6 +203,7 @@ func Of(p Progress, now time.Time) Status {
 		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)
 	}
 	s.setRoles(p)
+	s.setRollout(p)
 	s.setRates(w, st, now)
 	s.setTraining(p)
 	return s

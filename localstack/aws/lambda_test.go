@@ -161,7 +161,7 @@ func TestSubmitOnLambdaMakesRunsOfObjects(t *testing.T) {
 			false},
 		"an object without a version": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
 			`"s3":{"bucket":{"name":"` + i.Bucket + `"},"object":{"key":"team-a/prompts/x.jsonl"}}}]}`, true},
-		"a key that is not encoded, outside prompts/": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
+		"an unencoded key outside prompts/": {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",` +
 			`"s3":{"bucket":{"name":"b"},"object":{"key":"%zz","versionId":"1"}}}]}`, false},
 		"an object outside the prefix": {strings.Replace(i.notification(blob.Info{Key: "prompts/x.jsonl", Version: "1"}),
 			url.QueryEscape(prefix), "", 1), false},

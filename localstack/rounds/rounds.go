@@ -62,11 +62,11 @@ func WithJudge(count, judged int) kind.Kind {
 	k.Roles = func(config.Run) []kind.Role {
 		return []kind.Role{{Name: Judge, Model: config.Model{URI: JudgeModel}}}
 	}
-	k.RoleOf = func(m record.Manifest, input int) string {
-		if Round(m, input) == judged {
-			return Judge
+	k.RoleOf = func(_ context.Context, a kind.Appended) (string, error) {
+		if Round(a.Manifest, a.Input) == judged {
+			return Judge, nil
 		}
-		return record.RoleAnswer
+		return record.RoleAnswer, nil
 	}
 	return k
 }

@@ -49,7 +49,8 @@ var Rules = []Rule{
 	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/jsonschema", "shared/text"}},
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
 	{Packages: "shared/grade/...",
-		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema"}},
+		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema",
+			"shared/text"}},
 	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonschema"},
@@ -58,6 +59,7 @@ var Rules = []Rule{
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
 	{Packages: "shared/record", Imports: []string{"shared/..."}},
+	{Packages: "shared/rollout", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/result", Imports: []string{"shared/..."}},
 	{Packages: "shared/retry", Imports: []string{"shared/..."}},
 	{Packages: "shared/shardtable", Imports: []string{"shared/..."}},

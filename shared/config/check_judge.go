@@ -1,17 +1,11 @@
 package config
 
 import (
-	"cmp"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 const maxJudgeText = 16 << 10 // bytes of each message of a judge and of its rubric; they are in every manifest
-
-// placeholder matches a word in braces.
-var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
 // otherNames are the names that other tools have for placeholders.
 var otherNames = map[string]string{
@@ -32,9 +26,9 @@ func (g Grade) checkJudge(c *checker, at string) {
 		c.add(at+".prompt", "does not show the answer to the judge: write {answer} where it belongs")
 	}
 	for _, m := range []struct{ key, text string }{{"system", g.System}, {"prompt", g.Prompt}, {"rubric", g.Rubric}} {
-		c.judgeText(at+"."+m.key, m.text)
+		c.longText(at+"."+m.key, m.text, maxJudgeText)
 		if m.key != "rubric" {
-			c.placeholders(at+"."+m.key, m.text)
+			c.places(at+"."+m.key, m.text, Placeholders(), otherNames)
 		}
 	}
 	for _, m := range []struct {
@@ -108,27 +102,4 @@ func (g Grade) checkLabels(c *checker, at string) {
 // finite reports whether all numbers have a finite size, as differences too.
 func finite(xs []float64) bool {
 	return !slices.ContainsFunc(xs, func(x float64) bool { return !(x >= -1e15 && x <= 1e15) })
-}
-
-// judgeText checks a text of several lines that a judge is sent.
-func (c *checker) judgeText(field, s string) {
-	switch {
-	case len(s) > maxJudgeText:
-		c.add(field, "has %d bytes, at most %d are allowed", len(s), maxJudgeText)
-	case !utf8.ValidString(s):
-		c.add(field, "is not valid UTF-8: write it in UTF-8")
-	}
-}
-
-// placeholders refuses words in braces that look like placeholders of other tools.
-func (c *checker) placeholders(field, text string) {
-	for _, found := range placeholder.FindAllString(text, -1) {
-		name := strings.Trim(found, "{}")
-		if slices.Contains(Placeholders(), name) {
-			continue
-		}
-		if hint := cmp.Or(otherNames[name], nearest(Placeholders(), name)); hint != "" {
-			c.add(field, "%s is not a placeholder; did you mean {%s}?", found, hint)
-		}
-	}
 }

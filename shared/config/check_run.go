@@ -44,6 +44,7 @@ func (r Run) check(c *checker, at string) {
 	r.Limits.check(c, under(at, "limits"))
 	r.Dedupe.check(c, under(at, "dedupe"))
 	checkGrades(c, under(at, "grade"), r.Grades, r.Dedupe)
+	r.checkRollout(c, at)
 	r.checkTraining(c, at)
 }
 
@@ -165,11 +166,11 @@ func (c *checker) schema(field string, version int) {
 }
 
 func (c *checker) kind(field, kind string) {
-	kinds, planned := []string{KindBatch, KindTrain}, []string{"rollout", "trials"}
+	kinds, planned := []string{KindBatch, KindRollout, KindTrain}, []string{"trials"}
 	switch {
 	case slices.Contains(kinds, kind):
 	case slices.Contains(planned, kind):
-		c.add(field, "%q is not available in this version: use %q or %q", kind, KindBatch, KindTrain)
+		c.add(field, "%q is not available in this version: use %s", kind, strings.Join(kinds, ", "))
 	default:
 		c.choice(field, "kind of run", kind, nearest(append(planned, kinds...), kind), kinds)
 	}

@@ -4,8 +4,9 @@ import "time"
 
 // Kinds of run.
 const (
-	KindBatch = "batch" // answers the prompts of the file
-	KindTrain = "train" // trains a model on the rows of the file
+	KindBatch   = "batch"   // answers the prompts of the file
+	KindRollout = "rollout" // answers each ticket of the file several times, and selects
+	KindTrain   = "train"   // trains a model on the rows of the file
 )
 
 // Engines that run inside the worker, as values of engine.url.

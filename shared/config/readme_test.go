@@ -137,6 +137,8 @@ func allSettings() (out []setting) {
 	train.Algorithm.SFT, train.Algorithm.RM = DefaultSFT(), DefaultRM()
 	deployment.Cloud = cloud
 	run.Request = &Request{}
+	rollout, runner, selection := DefaultRollout(), DefaultRunner(), DefaultSelection()
+	run.Rollout, run.Answer, run.Runner, run.Selection = &rollout, &Answer{}, &runner, &selection
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}
@@ -174,6 +176,7 @@ func typeName(v reflect.Value) string {
 func hasDefault(text string, v reflect.Value) bool {
 	text = strings.ReplaceAll(text, "`", "")
 	first, _, _ := strings.Cut(strings.Trim(text, `"`), `"`)
+	first = strings.ReplaceAll(first, `\n`, "\n")
 	switch x := v.Interface().(type) {
 	case Duration:
 		var d Duration

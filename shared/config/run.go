@@ -13,7 +13,7 @@ const SchemaVersion = 1
 // [defaults]. The run's manifest holds its JSON form.
 type Run struct {
 	SchemaVersion int      `toml:"schema_version" json:"schema_version"`
-	Kind          string   `toml:"kind" json:"kind"` // KindBatch or KindTrain
+	Kind          string   `toml:"kind" json:"kind"` // KindBatch, KindRollout or KindTrain
 	Name          string   `toml:"name" json:"name,omitempty"`
 	Model         Model    `toml:"model" json:"model"`
 	Sampling      Sampling `toml:"sampling" json:"sampling"`
@@ -24,6 +24,13 @@ type Run struct {
 	Limits  Limits   `toml:"limits" json:"limits"`
 	Dedupe  Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
 	Grades  []Grade  `toml:"grade" json:"grade,omitempty"`
+	// Rollout to Selection are nil unless Kind is KindRollout; nil means the defaults.
+	Rollout   *Rollout   `toml:"rollout" json:"rollout,omitempty"`
+	Missions  []Mission  `toml:"mission" json:"mission,omitempty"`
+	Decodes   []Decode   `toml:"decode" json:"decode,omitempty"`
+	Answer    *Answer    `toml:"answer" json:"answer,omitempty"`
+	Runner    *Runner    `toml:"runner" json:"runner,omitempty"`
+	Selection *Selection `toml:"selection" json:"selection,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots

@@ -77,6 +77,10 @@ func SameAsPlanned(ctx context.Context, blobs blob.Store, m record.Manifest, p r
 	if p.Ranges[i].Key == record.JobKey(m.Run) {
 		return sameAsJob(ctx, blobs, m, u, !damaged && info.Size == in.Size)
 	}
+	if digest := p.Ranges[i].Digest; digest != "" {
+		same, err := hasDigest(u, digest, !damaged && info.Size == in.Size)
+		return same, true, err
+	}
 	owner, first := m.Run, 0
 	if p.Inherited != nil {
 		owner = p.Inherited.Plan
@@ -107,15 +111,24 @@ func sameAsJob(ctx context.Context, blobs blob.Store, m record.Manifest, content
 	if fault.Is(err, fault.NotFound) || err == nil && job.Dataset.Digest == "" {
 		return false, false, nil
 	}
-	if err != nil || !equal {
+	if err != nil {
 		return false, true, err
 	}
-	h := identity.NewHasher()
-	_, err = io.Copy(h, content)
-	if fault.Is(err, fault.Corrupt) {
-		return false, true, nil
+	same, err = hasDigest(content, job.Dataset.Digest, equal)
+	return same, true, err
+}
+
+// hasDigest reports whether content has the digest. equal is false if it cannot have it.
+func hasDigest(content io.Reader, digest string, equal bool) (bool, error) {
+	if !equal {
+		return false, nil
 	}
-	return h.Sum().String() == job.Dataset.Digest, true, err
+	h := identity.NewHasher()
+	_, err := io.Copy(h, content)
+	if fault.Is(err, fault.Corrupt) { // a damaged archive
+		return false, nil
+	}
+	return h.Sum().String() == digest, err
 }
 
 // DigestOf returns the digest of an object's bytes.

@@ -37,7 +37,9 @@ func judgeRoles(c config.Run) (roles []Role) {
 func judgeCount(c config.Run) int { return len(c.Judges()) }
 
 // judgeRoleOf is Kind.RoleOf of a batch.
-func judgeRoleOf(m record.Manifest, input int) string { return m.Roles[input-len(m.Inputs)].Name }
+func judgeRoleOf(_ context.Context, a Appended) (string, error) {
+	return a.Manifest.Roles[a.Input-len(a.Manifest.Inputs)].Name, nil
+}
 
 // askJudge is Kind.Grow of a batch: it writes a line for each answer that a judge reads.
 func askJudge(_ context.Context, g Growth, w io.Writer) error {
@@ -53,9 +55,12 @@ func askJudge(_ context.Context, g Growth, w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		if it.Class != "" {
+			continue
+		}
 		cases, err := casesOf(g.Manifest, it, grader)
 		if err != nil {
-			return fault.Wrap(err, "item %d", it.Item)
+			return fault.Wrap(err, "item %d", it.Index)
 		}
 		for _, one := range cases {
 			line = j.AppendLine(line[:0], one.ref, one.Case)
@@ -74,7 +79,7 @@ type judged struct {
 }
 
 // casesOf returns the answers of an item whose score of that grader is open.
-func casesOf(m record.Manifest, it Answered, grader int) (cases []judged, err error) {
+func casesOf(m record.Manifest, it Item, grader int) (cases []judged, err error) {
 	scores, err := grade.ReadScores(it.Row, m.Config.Grades)
 	if err != nil {
 		return nil, err
@@ -96,7 +101,7 @@ func casesOf(m record.Manifest, it Answered, grader int) (cases []judged, err er
 		if s[grader].Cause != grade.Open {
 			continue
 		}
-		one := judged{judge.Ref{Item: it.Item, Answer: k}, grade.Case{Prompt: prompt, Answer: texts[k]}}
+		one := judged{judge.Ref{Item: it.Index, Answer: k}, grade.Case{Prompt: prompt, Answer: texts[k]}}
 		if path := m.Config.Grades[grader].Expected; path != "" {
 			one.Expected = grade.Lookup(it.Line, path)
 		}

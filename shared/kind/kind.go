@@ -14,6 +14,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
+	"rollout/shared/rollout"
 )
 
 // Kind is what differs between kinds of run. The zero value of an optional field
@@ -50,13 +51,24 @@ type Kind struct {
 	// the answers to the run's inputs; one of them may have no line. Optional: nil means
 	// as many as have a line, each made of the results of what was planned before it.
 	Appends func(config.Run) int
-	// RoleOf returns the role of the lines that Grow writes as that input of the run:
-	// record.RoleAnswer, or the name of one of Roles. It depends on its arguments
-	// alone. Optional: nil gives all of them the role answer.
-	RoleOf func(m record.Manifest, input int) string
+	// RoleOf returns the role of the lines that Grow has written: record.RoleAnswer, or
+	// the name of one of Roles. It depends on its arguments alone. Optional: nil gives all
+	// of them the role answer.
+	RoleOf func(context.Context, Appended) (string, error)
+	// CutOf returns how many lines that Grow has written each shard gets, in their order.
+	// The lines behind them are cut as those of inputs are. It depends on its arguments
+	// alone. Optional: nil cuts all lines so.
+	CutOf func(context.Context, Appended) ([]int, error)
+	// OwnLines says that no line of the inputs is an item: the plan begins with what Grow
+	// writes, which reads them itself. Optional.
+	OwnLines bool
 
 	// Constraints say which shards may be in flight together. Optional: any may.
 	Constraints schedule.Constraints
+
+	// Progress returns how far a rollout has come, whose plan has that last object; nil if
+	// nothing is known yet. Optional.
+	Progress func(context.Context, Appended) (*record.Rollout, error)
 
 	// Artifacts completes the summary of an ended run, and publishes the files that
 	// the run has besides completions, errors and summary. Repeating it changes
@@ -97,24 +109,34 @@ type Site struct {
 	Head func(context.Context, record.Input) ([]byte, error)
 }
 
+// Appended is an object that Grow writes or has written.
+type Appended struct {
+	Blobs    blob.Store
+	Manifest record.Manifest
+	Input    int // its number, behind the run's inputs
+}
+
 // Growth is a run whose planned items all have results, for Kind.Grow.
 type Growth struct {
-	Manifest record.Manifest
-	Input    int // the number of what is to be written: behind the run's inputs
+	Appended
+	// Source is the run's first input as it is planned: pinned, and unpacked.
+	Source record.Ranges
 	// Answers yields the output rows of what was planned last, which is all inputs or
 	// what Grow wrote before, of whatever role, in the order of its items. It ends with
 	// an error that Grow must return. The caller may keep the rows.
 	Answers iter.Seq2[[]byte, error]
-	// Items yields the answered items of the run's inputs, in their order. It ends with
-	// an error that Grow must return. The caller may keep what it yields.
-	Items iter.Seq2[Answered, error]
+	// Items yields the items of the results that the object is made of, in their order:
+	// see Kind.Appends. It ends with an error that Grow must return. The caller may keep
+	// what it yields.
+	Items iter.Seq2[Item, error]
 }
 
-// Answered is an item with its output row.
-type Answered struct {
-	Item uint64 // its index in the run
-	Line []byte // of the input
-	Row  []byte
+// Item is an item with its final row.
+type Item struct {
+	Index uint64      // in the run
+	Line  []byte      // of the input; nil if it is too long
+	Class fault.Class // why it failed; "" if it is answered
+	Row   []byte      // nil if it is lost
 }
 
 // Ended is a run whose completions and errors are written.
@@ -122,6 +144,8 @@ type Ended struct {
 	Blobs    blob.Store
 	Manifest record.Manifest
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
+	// Attempts yields the shards that were claimed, in their order.
+	Attempts iter.Seq2[rollout.Attempt, error]
 }
 
 // Grows reports whether the plan of a run of the config grows.
@@ -134,7 +158,7 @@ func (k Kind) Grows(c config.Run) bool {
 type Table struct{ added []Kind }
 
 // builtin returns the kinds that the product has.
-func builtin() []Kind { return []Kind{batch(), train()} }
+func builtin() []Kind { return []Kind{batch(), rolloutKind(), train()} }
 
 // With returns a table that has the kind too.
 func (t Table) With(k Kind) Table {

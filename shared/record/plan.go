@@ -111,6 +111,8 @@ type Ranges struct {
 	Size    int64  `json:"size"`
 	Count   int    `json:"count"`
 	Role    uint32 `json:"role,omitempty"` // of the items: see Manifest.Role
+	// Digest is that of the object's bytes, if no range of it is planned.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Appended are the ranges of an object that the run's kind appended. The object is

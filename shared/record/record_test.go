@@ -146,14 +146,14 @@ func TestJSON(t *testing.T) {
 			`{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
 		{Control{1, 3, DesiredRun, "", at, "status_401"},
 			`{"schema":1,"sequence":3,"desired":"run","at":"2025-01-01T00:00:00Z","refused":"status_401"}`},
-		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0, ""}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
 			Problem: "p", ProblemKind: InputMissing, Control: 6,
 			IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,` +
 				`"items":4,"lines":5,"problem":"p","trouble":"missing","control":6,` +
 				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
-		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0}}, Total: 4, Growing: true,
-			Appended: &Appended{Ranges: Ranges{"a", "w", 8, 2, 0}, Input: 5, First: 2, MadeFrom: "d"}},
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0, ""}}, Total: 4, Growing: true,
+			Appended: &Appended{Ranges: Ranges{"a", "w", 8, 2, 0, ""}, Input: 5, First: 2, MadeFrom: "d"}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":4,"merged":0,"shards":0,` +
 				`"items":0,"lines":0,"growing":true,` +
 				`"appended":{"key":"a","version":"w","size":8,"count":2,"input":5,"first":2,"made_from":"d"}}`},

@@ -36,6 +36,8 @@ type Summary struct {
 	Outputs          string         `json:"outputs"`            // the key of completions.jsonl
 	Errors           string         `json:"errors"`             // the key of errors.jsonl
 	Training         *Trained       `json:"training,omitempty"` // of a training
+	// Rollout is what a rollout selected; nil in other runs.
+	Rollout *Rollout `json:"rollout,omitempty"`
 	// FinishReasons counts the answers by finish reason, without copies; "none" is an
 	// answer for which the server gave no reason.
 	FinishReasons map[string]int `json:"finish_reasons,omitempty"`
@@ -49,6 +51,27 @@ type Summary struct {
 	// Roles are the counts by role, from the answer on, in a run of several roles. The
 	// items above are those of the answer, and the tokens those of all roles.
 	Roles []RoleCounts `json:"roles,omitempty"`
+}
+
+// Rollout is how far a rollout is, or what it came to.
+type Rollout struct {
+	Batch      int `json:"batch,omitempty"` // the newest one, from 1; 0 after the end
+	Batches    int `json:"batches"`
+	Tickets    int `json:"tickets"`               // of the batches that are over
+	AllTickets int `json:"all_tickets,omitempty"` // of the run; 0 after the end
+	AllItems   int `json:"all_items,omitempty"`   // answers of AllTickets; 0 after the end
+	Refused    int `json:"refused_lines"`         // lines of the input that are no tickets
+	Answered   int `json:"answered"`              // answers with a verdict
+	// Failed counts the answers without a verdict by cause: unparsable, or the class of an
+	// item's failure.
+	Failed map[string]int `json:"failed,omitempty"`
+	Review int            `json:"review"` // tickets that a person shall look at
+	// Agreement is the mean share of the votes that the selected verdicts have, Accuracy
+	// the share of those with a label that equal it, and Score the mean score of answers;
+	// null if there is nothing to divide by.
+	Agreement *float64 `json:"agreement"`
+	Accuracy  *float64 `json:"accuracy"`
+	Score     *float64 `json:"score"`
 }
 
 // MeanScore is the mean of the scores that completed items have. Items without a

@@ -2,6 +2,7 @@ package shardtable
 
 import (
 	"io"
+	"math"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/jsonl"
@@ -13,6 +14,9 @@ type CutOptions struct {
 	MaxItems int    // in a shard; 0: DefaultItems
 	MaxBytes int64  // in a shard, see CutBytes; 0: 1 MiB
 	Role     uint32 // of all items
+	// Counts are the numbers of items of the first shards, whatever MaxItems and
+	// MaxBytes are: each at least 1.
+	Counts []int
 }
 
 // DefaultItems is the default of CutOptions.MaxItems.
@@ -38,7 +42,7 @@ type Totals struct {
 // Cutter cuts the lines of one range into shards. A shard ends
 //
 //   - before a line that would exceed MaxItems or MaxBytes, so that a line of more
-//     than MaxBytes has its own shard,
+//     than MaxBytes has its own shard; one of Counts ends when it has its items,
 //   - before and after a line over the length limit of the scanner, which is an item
 //     and gets an error row.
 //
@@ -114,8 +118,12 @@ func (c *Cutter) Totals() Totals { return c.totals }
 
 // full reports whether the open shard must end before l.
 func (c *Cutter) full(l jsonl.Line) bool {
-	return c.row.Items > 0 && (int64(c.row.Items) >= int64(c.o.MaxItems) ||
-		int64(c.row.Length)+l.Length > c.o.MaxBytes || c.row.Flags&FlagLong != 0)
+	items, size := c.o.MaxItems, c.o.MaxBytes
+	if n := c.totals.Rows; n < int64(len(c.o.Counts)) {
+		items, size = c.o.Counts[n], math.MaxInt64-jsonl.MaxLine
+	}
+	return c.row.Items > 0 && (int64(c.row.Items) >= int64(items) ||
+		int64(c.row.Length)+l.Length > size || c.row.Flags&FlagLong != 0)
 }
 
 // spill hashes a piece of a too long line, before its Add.

@@ -206,6 +206,9 @@ func (s screen) details(r status.Status) string {
 			line("snapshot", "%s, at step %s", t.Snapshot, progress.Count(uint64(max(0, t.SnapshotStep))))
 		}
 	}
+	if r.Rollout != nil {
+		line("tickets", "%s", progress.FormatRollout(*r.Rollout))
+	}
 	uncommitted := ""
 	if r.Items.Uncommitted > 0 {
 		uncommitted = fmt.Sprintf(", %s of them not committed yet", progress.Count(r.Items.Uncommitted))

@@ -17,7 +17,9 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 	"rollout/shared/record"
+	"rollout/shared/rollout"
 )
 
 // OutcomeError describes how an ended run did not succeed completely.
@@ -101,12 +103,16 @@ func WriteSummary(
 	case err != nil:
 		return err
 	default:
-		scores, err := readScores(ctx, bucket, s.Summary)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		var sum record.Summary
+		if err := input.ReadJSON(ctx, bucket, s.Summary, &sum); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		if scores != "" {
+		if scores := FormatScores(sum); scores != "" {
 			line("scores", scores)
+		}
+		if sum.Rollout != nil {
+			line("tickets", FormatRollout(*sum.Rollout))
+			line("selections", path(record.OutputKey(s.Run, rollout.SelectionsFile)))
 		}
 		line("completions", path(s.Outputs))
 		if s.Items.Failed > 0 {

@@ -2,25 +2,15 @@ package progress
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"rollout/shared/blob"
 	"rollout/shared/grade"
-	"rollout/shared/input"
 	"rollout/shared/record"
 )
-
-// readScores returns the scores in the summary of an ended run, formatted; "" for a run without graders.
-func readScores(ctx context.Context, bucket blob.Store, key string) (string, error) {
-	var s record.Summary
-	err := input.ReadJSON(ctx, bucket, key, &s)
-	return FormatScores(s), err
-}
 
 // FormatScores formats the mean scores of a run: "0.81: correct 0.9, reward 0.72 (12 without: 10 timeout, 2 declined)".
 // It is "" for a run without graders.

@@ -89,6 +89,9 @@ func formatStatus(s status.Status, p Pace) string {
 	if n := s.Items.AtFault(); n > 0 {
 		text += " " + Count(n) + " failed"
 	}
+	if r := s.Rollout; r != nil && r.Batch > 0 {
+		text += fmt.Sprintf(" batch %d/%d", r.Batch, r.Batches)
+	}
 	if judged, of := judged(s); of > 0 {
 		text += fmt.Sprintf(" judged %s/%s", Count(judged), Count(of))
 	}

@@ -22,11 +22,12 @@ import (
 	"rollout/shared/grade"
 	"rollout/shared/grade/rules"
 	"rollout/shared/jsonl"
+	"rollout/shared/text"
 )
 
 // Judge is one grader of the kind judge. It is safe for concurrent use.
 type Judge struct {
-	system, prompt []piece
+	system, prompt text.Template
 	rubric         string
 	verdict        rules.Verdict
 }
@@ -38,7 +39,9 @@ func New(g config.Grade) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{system: parse(g.System), prompt: parse(g.Prompt), rubric: g.Rubric, verdict: verdict}, nil
+	places := config.Placeholders()
+	return &Judge{system: text.ParseTemplate(g.System, places), prompt: text.ParseTemplate(g.Prompt, places),
+		rubric: g.Rubric, verdict: verdict}, nil
 }
 
 // Ref names an answer of a run: an item by its index, and one of its answers.
@@ -75,16 +78,16 @@ func (j *Judge) AppendLine(dst []byte, r Ref, c grade.Case) []byte {
 	dst = jsonl.AppendString(append(dst, `{"id":`...), r.String())
 	head := len(dst)
 	values := j.values(c)
-	if n := size(j.system, values) + size(j.prompt, values); n > jsonl.MaxLine { // built not even once
+	if n := j.system.Size(values) + j.prompt.Size(values); n > jsonl.MaxLine { // built not even once
 		return appendTooLong(dst, n)
 	}
 	dst = append(dst, `,"messages":[`...)
-	if len(j.system) > 0 {
+	if !j.system.Empty() {
 		dst = append(dst, `{"role":"system","content":`...)
-		dst = append(jsonl.AppendString(dst, render(j.system, values)), '}', ',')
+		dst = append(jsonl.AppendString(dst, j.system.Render(values)), '}', ',')
 	}
 	dst = append(dst, `{"role":"user","content":`...)
-	dst = append(jsonl.AppendString(dst, render(j.prompt, values)), "}]}\n"...)
+	dst = append(jsonl.AppendString(dst, j.prompt.Render(values)), "}]}\n"...)
 	if n := len(dst) - begin; n > jsonl.MaxLine {
 		return appendTooLong(dst[:head], n)
 	}

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,44 +9,6 @@ import (
 	"rollout/shared/grade"
 	"rollout/shared/jsonl"
 )
-
-// piece is a part of a message: text as it is written, or a placeholder.
-type piece struct{ text, place string }
-
-// placeholders matches every placeholder. Other braces are text, such as those of JSON.
-var placeholders = regexp.MustCompile(`\{(` + strings.Join(config.Placeholders(), "|") + `)\}`)
-
-// parse cuts a message into pieces; none for "".
-func parse(message string) (pieces []piece) {
-	at := 0
-	for _, m := range placeholders.FindAllStringSubmatchIndex(message, -1) {
-		pieces = append(pieces, piece{text: message[at:m[0]]}, piece{place: message[m[2]:m[3]]})
-		at = m[1]
-	}
-	if at < len(message) {
-		pieces = append(pieces, piece{text: message[at:]})
-	}
-	return pieces
-}
-
-// size returns the length in bytes of what render returns.
-func size(pieces []piece, values map[string]string) (n int) {
-	for _, p := range pieces {
-		n += len(p.text) + len(values[p.place])
-	}
-	return n
-}
-
-// render writes a message with the values of its placeholders. Placeholders in a value
-// stay as they are.
-func render(pieces []piece, values map[string]string) string {
-	var b strings.Builder
-	for _, p := range pieces {
-		b.WriteString(p.text)
-		b.WriteString(values[p.place])
-	}
-	return b.String()
-}
 
 // values returns the values of the placeholders for an answer.
 func (j *Judge) values(c grade.Case) map[string]string {

@@ -1,0 +1,214 @@
+package rollout
+
+import (
+	"encoding/json"
+
+	"rollout/shared/config"
+	"rollout/shared/core/selection"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/grade"
+	"rollout/shared/jsonl"
+)
+
+// Outcome is the line of a member with what came of it.
+type Outcome struct {
+	Line  []byte
+	Class fault.Class // why it has no answer; "" if it has one
+	Row   []byte      // the output row or the error row; nil if it is lost
+}
+
+// answered is a member of a ticket as it was read.
+type answered struct {
+	lineTail
+	id      string
+	class   fault.Class
+	message string // of a failed one
+	text    string // of an answered one, as the model gave it
+	finish  string
+	verdict string
+	parsed  bool
+	score   *float64
+	scores  json.RawMessage // of the graders; nil without graders
+	usage   json.RawMessage
+	// response is what else the server sent, such as token ids and logprobs; nil if nothing.
+	response json.RawMessage
+}
+
+// Group is a ticket with its members and what was selected.
+type Group struct {
+	ticket    Ticket
+	label     string // normalised
+	members   []answered
+	selection selection.Selection
+	stats     selection.Stats
+	parsed    []selection.Member
+}
+
+// Reader reads the groups of a run. It is safe for concurrent use.
+type Reader struct {
+	config config.Run
+	parser Parser
+	policy selection.Policy
+	graded bool
+}
+
+// NewReader returns a reader for the runs of a config.
+func NewReader(c config.Run) (*Reader, error) {
+	p, err := NewParser(c.AnswerOf())
+	if err != nil {
+		return nil, err
+	}
+	policy, ok := selection.Of(c.SelectionOf().Policy)
+	if !ok {
+		return nil, fault.New(fault.Invalid, "selection.policy %q is not known", c.SelectionOf().Policy)
+	}
+	return &Reader{config: c, parser: p, policy: policy, graded: len(c.Grades) > 0}, nil
+}
+
+// Read reads a ticket from the outcomes of its members, which are all of its members in
+// their order, and selects.
+func (r *Reader) Read(members []Outcome) (g Group, err error) {
+	for n, o := range members {
+		a, err := r.member(o)
+		if err != nil {
+			return g, fault.Wrap(err, "member %d of a ticket", n)
+		}
+		g.members = append(g.members, a)
+	}
+	if g.ticket, err = restOf(g.members[0].Ticket); err != nil {
+		return g, err
+	}
+	if g.ticket.Mission == "" && len(r.config.Missions) == 1 {
+		g.ticket.Mission = r.config.Missions[0].Name
+	}
+	g.label = r.parser.Normalize(g.ticket.Label)
+	for n := range g.members {
+		a := &g.members[n]
+		if a.score == nil && !r.graded && g.label != "" && a.parsed { // the label is the grader
+			right := 0.0
+			if a.verdict == g.label {
+				right = 1
+			}
+			a.score = &right
+		}
+		m := selection.Member{Decode: a.Decode, Sample: a.Sample, Answer: a.verdict}
+		switch {
+		case a.class != "":
+			m.Cause = string(a.class)
+		case !a.parsed:
+			m.Cause = selection.Unparsable
+		}
+		if a.score != nil {
+			m.Score, m.Scored = *a.score, true
+		}
+		g.parsed = append(g.parsed, m)
+	}
+	group := selection.Group{Ticket: g.ticket.Key().String(), Label: g.label, Members: g.parsed}
+	g.selection = r.policy.Select(group, r.config.SelectionOf().ReviewBelow)
+	g.stats = group.Stats()
+	return g, nil
+}
+
+// restOf reads what a member's line carries of its ticket.
+func restOf(rest []byte) (t Ticket, err error) {
+	o := jsonl.ReadObject(rest)
+	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
+		switch name := string(m.Name); name {
+		case "group_id":
+			t.Group, err = scalar(name, m.Value)
+		case "mission":
+			t.Mission, err = scalar(name, m.Value)
+		case "label":
+			t.Label, err = scalar(name, m.Value)
+		}
+	}
+	t.Rest = rest
+	if err == nil {
+		err = o.Err()
+	}
+	return t, fault.WithKind(fault.Corrupt, err, "read the ticket of a member")
+}
+
+// member reads one outcome.
+func (r *Reader) member(o Outcome) (a answered, err error) {
+	var line struct {
+		ID string
+		lineTail
+	}
+	if err := json.Unmarshal(o.Line, &line); err != nil {
+		return a, fault.WithKind(fault.Corrupt, err, "read its line")
+	}
+	a.id, a.lineTail, a.class = line.ID, line.lineTail, o.Class
+	if o.Class != "" {
+		if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok {
+			a.message = f.Message
+		}
+		return a, nil
+	}
+	answers, err := dialect.ReadCompletions(o.Row)
+	if err != nil {
+		return a, err
+	}
+	a.text, a.finish = answers[0].Text, answers[0].FinishReason
+	a.verdict, a.parsed = r.parser.Verdict(a.text)
+	var row struct {
+		Usage    json.RawMessage
+		Response json.RawMessage
+		Scores   json.RawMessage
+	}
+	if err := json.Unmarshal(o.Row, &row); err != nil {
+		return a, fault.WithKind(fault.Corrupt, err, "read its row")
+	}
+	a.usage, a.response = row.Usage, row.Response
+	if r.graded {
+		s, err := grade.ReadRow(o.Row)
+		if err != nil {
+			return a, err
+		}
+		a.score, a.scores = s.Score, row.Scores
+	}
+	return a, nil
+}
+
+// Add counts the group.
+func (t *Totals) Add(g Group) {
+	t.Tickets++
+	for n, m := range g.parsed {
+		if m.Cause != "" {
+			t.fail(m.Cause)
+		} else {
+			t.Answered++
+		}
+		if s := g.members[n].score; s != nil {
+			t.Scored++
+			t.Score += *s
+		}
+	}
+	s := g.selection
+	if s.Review != selection.NoReview {
+		t.Review++
+	}
+	if s.Member < 0 {
+		return
+	}
+	t.Selected++
+	t.Agreement += s.Agreement
+	if s.LabelMatch != nil {
+		t.Labelled++
+		if *s.LabelMatch {
+			t.Right++
+		}
+	}
+}
+
+// failures returns the causes of the members without a verdict, with their number.
+func (g Group) failures() map[string]int {
+	out := map[string]int{}
+	for _, m := range g.parsed {
+		if m.Cause != "" {
+			out[m.Cause]++
+		}
+	}
+	return out
+}

@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// Outcomes yields the outcomes of all members of a run whose output files are written, in
+// their order: the lines of its batches, each with its row in completions.jsonl or
+// errors.jsonl. items is how many the run has.
+func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items uint64) iter.Seq2[Outcome, error] {
+	return func(yield func(Outcome, error) bool) {
+		f := outputs{run: m.Run, items: items}
+		defer f.close()
+		err := f.open(ctx, blobs)
+		for number := len(m.Inputs); err == nil && f.item < items; number++ {
+			more := true
+			if more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, number), yield); !more {
+				return
+			}
+		}
+		if err != nil {
+			yield(Outcome{}, err)
+		}
+	}
+}
+
+// outputs are the two output files of a run, read side by side.
+type outputs struct {
+	run     identity.RunID
+	answers *bufio.Reader
+	errs    *bufio.Reader
+	opened  []io.Closer
+	items   uint64
+	item    uint64 // the next one
+	failed  []byte // the next error row; nil at the end
+	failure dialect.Failure
+}
+
+func (f *outputs) open(ctx context.Context, blobs blob.Store) error {
+	for _, o := range []struct {
+		file string
+		to   **bufio.Reader
+	}{{record.CompletionsFile, &f.answers}, {record.ErrorsFile, &f.errs}} {
+		r, _, err := blobs.Get(ctx, record.OutputKey(f.run, o.file), blob.GetOptions{})
+		if err != nil {
+			return err
+		}
+		f.opened = append(f.opened, r)
+		*o.to = bufio.NewReaderSize(r, bufferSize)
+	}
+	return f.nextFailure()
+}
+
+func (f *outputs) close() {
+	for _, r := range f.opened {
+		_ = r.Close() // it was only read
+	}
+}
+
+// nextFailure reads the next error row.
+func (f *outputs) nextFailure() (err error) {
+	f.failed, err = readLine(f.errs)
+	if errors.Is(err, io.EOF) {
+		f.failed = nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if f.failure, ok = dialect.ReadFailure(dialect.Plain, f.failed); !ok {
+		return fault.New(fault.Corrupt, "a row of %s of run %s is no error row", record.ErrorsFile, f.run)
+	}
+	return nil
+}
+
+// batch yields the outcomes of an appended object. more is false if the caller wants no
+// further one.
+func (f *outputs) batch(ctx context.Context, blobs blob.Store, key string,
+	yield func(Outcome, error) bool) (more bool, err error) {
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return true, fault.Wrap(err, "read the batch %s", key)
+	}
+	defer r.Close()
+	lines := bufio.NewReaderSize(r, bufferSize)
+	for f.item < f.items {
+		var o Outcome
+		if o.Line, err = readLine(lines); errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		if f.failed != nil && f.failure.Place.Item == f.item {
+			o.Class, o.Row = f.failure.Class, f.failed
+			err = f.nextFailure()
+		} else if o.Row, err = readLine(f.answers); errors.Is(err, io.EOF) {
+			err = fault.New(fault.Corrupt, "item %d of run %s has no row", f.item, f.run)
+		}
+		if err != nil {
+			return true, err
+		}
+		f.item++
+		if !yield(o, nil) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// readLine returns the next line, without its line feed. io.EOF is the end.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	b, err := r.ReadBytes('\n')
+	if errors.Is(err, io.EOF) && len(b) > 0 {
+		return nil, fault.New(fault.Corrupt, "a file ends in a line of %d bytes without a line feed", len(b))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b[:len(b)-1], nil
+}
