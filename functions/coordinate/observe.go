@@ -37,7 +37,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	if _, _, err := host.Load(ctx, c.Docs, record.ControlKey(id), &ctl); err != nil {
 		return w, err
 	}
-	w.Sequence, w.ControlReason = ctl.Sequence, ctl.Reason
+	w.Sequence, w.ControlAt, w.ControlReason = ctl.Sequence, ctl.At, ctl.Reason
 	switch ctl.Desired {
 	case record.DesiredPause:
 		w.DesiredPause = true

@@ -95,8 +95,9 @@
 // a heartbeat interval, finish their requests within Rules.Grace, and release
 // their shards. The run is Paused when all living workers have acknowledged the
 // control sequence, and Interrupted when Rules.Grace + Rules.Settle are over
-// before that. On resume, every shard that was sent and is not done is sent
-// again.
+// before that. Both count from when control/<run> says so: a coordinator that crashes
+// after it has decided a pause or an end tells holders late. On resume, every shard that
+// was sent and is not done is sent again.
 //
 // An end freezes the frontier: the shards sent so far, but those that are skipped. Holders commit what they
 // have. When no holder is left, or the grace is over, the open shards below the

@@ -65,7 +65,6 @@ func (w *twin) act() {
 				w.desire(false, ReasonStopped)
 			}
 		}
-		w.world.Unacknowledged = rapid.IntRange(0, 1).Draw(t, "unacknowledged")
 	case "lose":
 		if len(w.work) > 0 {
 			w.work = w.work[rapid.IntRange(0, len(w.work)).Draw(t, "messages"):]
@@ -99,8 +98,8 @@ func (w *twin) act() {
 // settle stops the faults. Every message is delivered, a user resumes the run
 // whenever it pauses, and reclaim runs. The run must end.
 func (w *twin) settle() {
-	w.world.Complete, w.world.PlanProblem, w.world.Unacknowledged = true, "", 0
 	w.desire(false, "")
+	w.world.Complete, w.world.PlanProblem, w.world.Unacknowledged = true, "", 0
 	for n, d := range w.docs { // holders that never answer die
 		if d.state == shard.Running {
 			w.docs[n].dead = true

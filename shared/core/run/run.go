@@ -140,7 +140,7 @@ type State struct {
 
 	Control         uint64    `json:"control,omitempty"` // the newest control sequence that was applied
 	GraceUntil      time.Time `json:"grace_until,omitzero"`
-	StopRequestedAt time.Time `json:"stop_at,omitzero"`  // when the latest pause or the end began
+	StopRequestedAt time.Time `json:"stop_at,omitzero"`  // when holders could learn of the latest pause or end
 	Deadline        time.Time `json:"deadline,omitzero"` // copied from Rules, for reclaim
 	// Retries is how many times in a row a missing plan or missing output files
 	// were requested again.
@@ -272,6 +272,7 @@ type Observed struct {
 
 	// Of control/<run>: the desired state.
 	Sequence      uint64
+	ControlAt     time.Time // when it was written, by the clock of its writer
 	DesiredPause  bool
 	DesiredEnd    Reason // "" if the end is not desired
 	ControlReason string

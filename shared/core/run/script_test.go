@@ -164,6 +164,7 @@ func (s *fixture) answerAllBut(slow, steps int) {
 
 func (s *fixture) control(pause bool, end Reason, why string) {
 	s.world.Sequence++
+	s.world.ControlAt = s.now
 	s.world.DesiredPause, s.world.DesiredEnd, s.world.ControlReason = pause, end, why
 }
 

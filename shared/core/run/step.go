@@ -211,7 +211,7 @@ func (d *decider) pause(why string, own bool) {
 
 func (d *decider) startPause(why string) {
 	d.Phase, d.Message = Pausing, clip(why)
-	d.startGrace()
+	d.startGrace(d.now)
 }
 
 // end starts the end, unless an earlier reason has done so. It freezes the
@@ -222,16 +222,19 @@ func (d *decider) end(why Reason, message string) {
 	}
 	d.Phase, d.Reason, d.Message = Ending, why, clip(message)
 	d.FrozenFrontier = d.NextShard
-	d.startGrace()
+	d.startGrace(d.now)
 	if d.world.DesiredEnd == "" {
 		d.effect(Effect{Kind: SetEnd, Why: string(why)})
 	}
 }
 
-// startGrace starts the grace of holders. They count it from when they learn of
-// the stop, and their heartbeats show its end later. Settle covers both delays.
-func (d *decider) startGrace() {
-	d.StopRequestedAt, d.GraceUntil = d.now, d.now.Add(d.rules.Grace+d.rules.Settle)
+// startGrace starts the grace of holders at a time, unless it has started later. They
+// count it from when they learn of the stop, and their heartbeats show its end later.
+// Settle covers both delays.
+func (d *decider) startGrace(at time.Time) {
+	if at.After(d.StopRequestedAt) {
+		d.StopRequestedAt, d.GraceUntil = at, at.Add(d.rules.Grace+d.rules.Settle)
+	}
 }
 
 // applyControl acts on the desired state, once for each sequence.
@@ -246,6 +249,9 @@ func (d *decider) applyControl() {
 	missed := w.Sequence-d.Control > 1
 	d.Control = w.Sequence
 	stopped := d.Phase == Pausing || d.Phase == Paused || d.Phase == Interrupted
+	if d.Phase == Pausing && w.DesiredPause || d.Phase == Ending && w.DesiredEnd != "" {
+		d.startGrace(d.toldAt())
+	}
 	switch {
 	case w.DesiredPause && (d.Phase == Paused || d.Phase == Interrupted):
 		d.startPause(w.ControlReason) // paused again: workers that continued in between get a new grace
@@ -254,6 +260,17 @@ func (d *decider) applyControl() {
 	case stopped, missed && d.Phase.dispatches(): // a pause that was resumed between two steps may have lost messages
 		d.resume()
 	}
+}
+
+// toldAt is when holders could learn of the stop that control/<run> desires: long after
+// the step that decided it, if a coordinator crashed between. A writer whose clock is
+// ahead does not delay the stop.
+func (d *decider) toldAt() time.Time {
+	at := d.world.ControlAt.UTC().Truncate(time.Millisecond)
+	if at.After(d.now) {
+		return d.now
+	}
+	return at
 }
 
 // resume lets every open shard be sent again: its holder released it, and workers

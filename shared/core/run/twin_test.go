@@ -100,6 +100,9 @@ func (w *twin) chance(n int, what string) bool { return rapid.IntRange(1, n).Dra
 func (w *twin) coordinate(faults bool) {
 	s := w.load()
 	if !w.fresh {
+		if faults && w.chance(2, "late") {
+			w.now = w.now.Add(20 * time.Second)
+		}
 		w.perform(s.Effects)
 		w.fresh = true
 	}
@@ -172,7 +175,8 @@ func (w *twin) desire(pause bool, end Reason) {
 		return
 	}
 	w.world.Sequence++
-	w.world.DesiredPause, w.world.DesiredEnd = pause, end
+	w.world.DesiredPause, w.world.DesiredEnd, w.world.ControlAt = pause, end, w.now
+	w.world.Unacknowledged = rapid.IntRange(0, 1).Draw(w.t, "unacknowledged")
 }
 
 // worker lets a worker receive message i. If it may claim the shard, the outcome
@@ -259,9 +263,24 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 	if open := interval.Of(now.Open()...); now.InFlight.Len() != open.Len() {
 		t.Fatalf("in flight %v, open %v", now.InFlight.Chunks, open.Ranges())
 	}
+	w.checkGrace(was, now)
 	w.checkConstraints(was, now)
 	w.checkCounts(now)
 	w.checkLoad(now, batch)
+}
+
+// checkGrace checks that a step gives up no holder before the holder's grace is over,
+// which it counts from when control says that the run pauses or ends.
+func (w *twin) checkGrace(was, now State) {
+	seals := slices.ContainsFunc(now.Effects, func(e Effect) bool { return e.Kind == Seal })
+	interrupts := now.Phase == Interrupted && was.Phase != Interrupted
+	if w.world.Unacknowledged == 0 || !seals && !interrupts {
+		return
+	}
+	told := w.world.ControlAt.Truncate(time.Millisecond) // the precision of a saved state
+	if over := told.Add(w.rules.Grace + w.rules.Settle); w.now.Before(over) {
+		w.t.Fatalf("the run is %s, with %v, %s before a holder's grace is over", now.Phase, now.Effects, over.Sub(w.now))
+	}
 }
 
 // checkCounts compares the state's counts with those of all Done documents.
