@@ -227,6 +227,32 @@ func TestManyBadItemsNeedFewTriesEach(t *testing.T) {
 	}
 }
 
+// The last items of a run may all be at fault themselves. It takes long until that shows
+// beside a server that refuses others at random, or throttles them for ever. The run is not
+// refused: its comparisons are answered.
+func TestRunIsNotRefusedForItsLastItems(t *testing.T) {
+	t.Parallel()
+	const items, bad = 60, 20
+	for seed := range uint64(20) {
+		w := newWorld(seed, items, 1+int(seed), two[:1+seed%2]...)
+		w.natures = map[Outcome]Nature{"status_429": Outage}
+		w.outcome = func(_ string, item int, _ time.Duration) (Outcome, time.Duration) {
+			took := time.Duration(1 + w.rand.IntN(int(time.Second)))
+			switch {
+			case item >= items-bad && item%4 == 0:
+				return "status_403", took
+			case item >= items-bad || w.rand.Float64() < 0.3:
+				return "status_429", took
+			}
+			return Answered, took
+		}
+		w.run(10 * time.Hour)
+		if answered, charged := w.count(); w.refused != nil || answered != items-bad || charged != bad {
+			t.Errorf("seed %d: refused %+v, %d answered, %d charged", seed, w.refused, answered, charged)
+		}
+	}
+}
+
 // Whatever a run's first requests meet, few are spent until one is answered.
 func TestFirstContactSpendsFewRequests(t *testing.T) {
 	t.Parallel()

@@ -68,8 +68,9 @@
 // whether requests of the run were answered elsewhere. Then it is proven.
 //
 // A proven run whose server answers comparisons may have many items in a row that are
-// at fault themselves. It is refused when 8 of them have failed and none was answered
-// for 60 s; at most 32 are charged meanwhile.
+// at fault themselves, such as the last ones of a run, however long that takes to show. It
+// is refused when 32 of them are charged and none was answered for 60 s. No more are
+// charged before.
 //
 // The package reads no clock: times are arguments. It makes no request, and a Ledger
 // must not be used concurrently.

@@ -313,7 +313,7 @@ func (l *Ledger) Failed(r Request, server string, f Failure, now time.Time) (cha
 		s.record(r, ended{failed: true, nature: f.Nature})
 		s.last = f
 	}
-	c.failed(s.name, r.item, f, now)
+	c.failed(s.name, f, now)
 	return c.charging && f.Outcome == c.earlier && len(l.servers) == 1
 }
 

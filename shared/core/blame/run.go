@@ -17,13 +17,12 @@ const (
 	// failures of a setting others may hide that may pass.
 	maxTrials = 12
 	// withoutAnswer is how long a proven run may be without any answer until its
-	// setting is at fault. If comparisons are answered meanwhile, that many different
-	// items must fail: fewer may be at fault themselves. At most maxCharged of them are
-	// charged meanwhile. Failures further apart than maxSilence do not count together: a
-	// server that is silent hangs.
+	// setting is at fault. If comparisons are answered meanwhile, maxCharged items must be
+	// charged before: fewer may be at fault themselves, such as the last ones of a run.
+	// Failures further apart than maxSilence do not count together: a server that is
+	// silent hangs.
 	withoutAnswer = time.Minute
 	maxSilence    = 30 * time.Second
-	manyItems     = 8
 	maxCharged    = 32
 	// maxUnknown is how long a run waits for a server that is away before it is refused
 	// for what all others meet: that one may answer.
@@ -51,7 +50,6 @@ type contact struct {
 	// The failures since the last answer to a request that began after the first of
 	// them.
 	failing  time.Time // of the first one; zero without any
-	items    []uint64  // different ones that failed, at most manyItems
 	charged  int       // how many items were charged
 	outages  int       // failures that may pass
 	denials  int       // those of a setting
@@ -104,18 +102,15 @@ func (c *contact) tells() bool { return c.proven || c.worked || c.charging }
 
 // forget forgets the failures since the last answer.
 func (c *contact) forget() {
-	c.trials, c.items, c.charged, c.outages, c.denials, c.on = 0, c.items[:0], 0, 0, 0, nil
+	c.trials, c.charged, c.outages, c.denials, c.on = 0, 0, 0, 0, nil
 	c.same, c.inconclusive = false, false
 	c.failing, c.settings, c.compared, c.cleared = time.Time{}, time.Time{}, time.Time{}, ""
 }
 
 // failed records a failure.
-func (c *contact) failed(server string, item Item, f Failure, now time.Time) {
+func (c *contact) failed(server string, f Failure, now time.Time) {
 	if c.failing.IsZero() {
 		c.failing = now
-	}
-	if len(c.items) < manyItems && !slices.Contains(c.items, item.Index) {
-		c.items = append(c.items, item.Index)
 	}
 	if f.Nature == Outage {
 		c.outages++
@@ -169,8 +164,7 @@ func (c *contact) hopeless(now time.Time) bool {
 	case c.failing.IsZero():
 		return false
 	case !c.compared.IsZero():
-		many := len(c.items) == manyItems || c.charged >= maxCharged
-		return many && c.met.Sub(c.compared) >= withoutAnswer
+		return c.charged >= maxCharged && c.met.Sub(c.compared) >= withoutAnswer
 	}
 	return !c.settings.IsZero() && c.met.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
 }
