@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"slices"
+	"time"
 
+	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -18,6 +20,7 @@ import (
 type Answers struct {
 	// Found says that requests for items of the shard's role were answered, by any
 	// worker: since the run began or, if it was ever refused, since it was last resumed.
+	// Answers that no document of a shard has yet are known from their holder's heartbeat.
 	Found bool
 	// Example is the line of an item that was answered; nil if none could be read.
 	Example []byte
@@ -60,17 +63,27 @@ func (w *Worker) findAnswers(ctx context.Context, h *heldShard, role uint32) (ou
 	if int(role) < len(state.Roles) {
 		counts = state.Roles[role].Counts
 	}
-	out.Found = ctl.Refused == "" && counts.HasAnswers()
+	var since time.Time
+	if ctl.Refused != "" {
+		since = ctl.At
+	}
+	out.Found = since.IsZero() && counts.HasAnswers()
 	docs, err := w.shardDocs(ctx, h.run, slices.Concat(lastOf(state.Done.Set.Ranges()), lastOf(state.Open())))
 	if err != nil {
 		return out, err
+	}
+	if !out.Found {
+		out.Found, err = w.holdersHaveAnswers(ctx, h, docs, role, since)
+		if err != nil {
+			return out, err
+		}
 	}
 	tries := 0
 	for _, d := range docs {
 		if tries == maxExamples {
 			break
 		}
-		if !d.Counts.HasAnswers() || ctl.Refused != "" && (d.Attempt > 1 || !d.ClaimedAt.After(ctl.At)) {
+		if !d.Counts.HasAnswers() || !since.IsZero() && (d.Attempt > 1 || !d.ClaimedAt.After(since)) {
 			continue // its answers may be older than the resume
 		}
 		if of, err := w.index.RoleOf(ctx, h.manifest, d.Shard); err != nil || of != role {
@@ -84,6 +97,38 @@ func (w *Worker) findAnswers(ctx context.Context, h *heldShard, role uint32) (ou
 		w.Log.DebugContext(ctx, "answered item can't be read", "run", d.Run, "shard", d.Shard, "error", err)
 	}
 	return out, nil
+}
+
+// holdersHaveAnswers reports whether a holder of the run's shards had a request for an item
+// of the role answered after since, by the holder's heartbeat.
+func (w *Worker) holdersHaveAnswers(
+	ctx context.Context, h *heldShard, docs []shard.Doc, role uint32, since time.Time,
+) (bool, error) {
+	var keys []string
+	for _, d := range docs {
+		if key := record.HeartbeatKey(d.Worker); d.State == shard.Running && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	beats, err := w.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return false, fault.Wrap(err, "read the heartbeats of the holders of run %s", h.run)
+	}
+	for _, doc := range beats {
+		var b health.Heartbeat
+		if doc.Value == nil || record.Decode(doc.Value, &b, "document "+doc.Key) != nil {
+			continue // it may be of a worker of another version
+		}
+		for _, held := range b.Holds {
+			if held.Run != h.run || !held.AnsweredAt.After(since) {
+				continue
+			}
+			if of, err := w.index.RoleOf(ctx, h.manifest, held.Shard); err == nil && of == role {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // lastOf returns the last numbers of the ranges, at most maxCandidates, the highest

@@ -120,7 +120,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 	for _, h := range w.held {
 		held := health.HeldShard{Run: h.run, Shard: h.shard, Attempt: h.attempt}
 		if h.work != nil {
-			held.Items, held.Rows = h.work.progress()
+			held.Items, held.Rows, held.AnsweredAt = h.work.progress()
 			held.Training = h.work.trainingProgress()
 			held.Tokens = h.work.allowance.soFar()
 		}

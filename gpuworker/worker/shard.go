@@ -58,6 +58,8 @@ type Shard struct {
 	open      int      // items without a row
 	counts    shard.Counts
 	openSaved int // open, at the last checkpoint
+	// answeredAt is when the last request was answered.
+	answeredAt time.Time
 }
 
 // Tokens counts the tokens of a row. Wasted ones belong to requests that led to
@@ -203,8 +205,16 @@ func (s *Shard) put(item int, row []byte, class fault.Class, t Tokens) bool {
 	return true
 }
 
-// RecordRequest counts a request to the engine that took d and ended with err.
-func (s *Shard) RecordRequest(d time.Duration, err error) { s.stats.request(d, err) }
+// RecordRequest counts a request to the engine, for an item of the shard, that took d and
+// ended with err.
+func (s *Shard) RecordRequest(d time.Duration, err error) {
+	s.stats.request(d, err)
+	if err == nil {
+		s.mu.Lock()
+		s.answeredAt = s.now()
+		s.mu.Unlock()
+	}
+}
 
 // AddWastedTokens counts tokens of requests that led to no row. Estimated says that the
 // server did not report them.
@@ -264,11 +274,12 @@ func (s *Shard) beginAll() {
 	s.onBegin()
 }
 
-// progress returns how many items the shard has, and how many have a row.
-func (s *Shard) progress() (items, rows int) {
+// progress returns how many items the shard has, how many have a row, and when the last
+// request for one of them was answered here; zero if none was.
+func (s *Shard) progress() (items, rows int, answeredAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.rows), len(s.rows) - s.open
+	return len(s.rows), len(s.rows) - s.open, s.answeredAt.UTC()
 }
 
 // unbegun returns how many items have not begun and can begin soon.

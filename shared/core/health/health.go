@@ -47,6 +47,9 @@ type HeldShard struct {
 	// until the shard is loaded.
 	Items int `json:"items,omitempty"`
 	Rows  int `json:"rows,omitempty"`
+	// AnsweredAt is when the holder's last request for an item of the shard was answered,
+	// by the holder's clock; zero before the first.
+	AnsweredAt time.Time `json:"answered_at,omitzero"`
 	// Tokens are what the shard has spent in all its attempts; 0 in a run without a
 	// token budget.
 	Tokens int64 `json:"tokens,omitempty"`
