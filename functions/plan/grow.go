@@ -90,6 +90,11 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 	if fault.Is(err, fault.NotFound) {
 		g := kind.Growth{Appended: appended, Answers: from.answers(ctx), Items: from.items(ctx, m)}
 		g.Source, _ = doc.Source(m.Run, 0)
+		if k.OwnLines && next.Input == len(m.Inputs) { // the kind reads it, and it may have been moved since
+			if g.Source.Version, _, err = input.PlannedVersion(ctx, p.Blobs, m, doc, 0); err != nil {
+				return next, err
+			}
+		}
 		if err := p.stream(ctx, next.Key, func(w io.Writer) error { return k.Grow(ctx, g, w) }); err != nil {
 			return next, err
 		}

@@ -88,9 +88,9 @@ type metrics struct {
 	Epoch   int `json:"epoch"`
 	Batches int `json:"batches"`
 	Totals
-	MeanAgreement *float64 `json:"mean_agreement"`
+	MeanAgreement *float64 `json:"agreement"`
 	Accuracy      *float64 `json:"accuracy"` // of the selections that have a label
-	MeanScore     *float64 `json:"mean_score"`
+	MeanScore     *float64 `json:"score"`
 }
 
 // Attempt is a row of AttemptsFile: the shard of a batch and who answered it. It is the
@@ -198,7 +198,7 @@ func (p *publisher) ticket(members []Outcome) error {
 
 // row appends a row to a file.
 func (p *publisher) row(file string, v any) error {
-	_, err := p.files[file].Write(append(record.Encode(v), '\n'))
+	_, err := p.files[file].Write(append(encode(v), '\n'))
 	return err
 }
 

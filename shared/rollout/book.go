@@ -2,10 +2,12 @@ package rollout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"iter"
 
 	"golang.org/x/sync/errgroup"
 
@@ -70,8 +72,12 @@ type Book struct {
 // Import writes the book of a run from its pinned input, unless it exists. A missing or
 // changed input is the error of package input. More than config.MaxTickets are Invalid.
 func Import(ctx context.Context, blobs blob.Store, m record.Manifest, from record.Ranges) (Book, error) {
-	i := importer{run: m, keys: map[identity.ContentID]uint64{}}
-	err := stream(ctx, blobs, ticketsKey(m.Run), func(w io.Writer) error {
+	c, err := newChecker(m.Config)
+	if err != nil {
+		return Book{}, err
+	}
+	i := importer{missions: m.Config.Missions, checker: c, limit: config.MaxTickets, keys: map[identity.ContentID]uint64{}}
+	err = stream(ctx, blobs, ticketsKey(m.Run), func(w io.Writer) error {
 		r, err := input.OpenPinned(ctx, blobs, from.Key, blob.GetOptions{Version: from.Version})
 		if err != nil {
 			return err
@@ -95,11 +101,13 @@ func Import(ctx context.Context, blobs blob.Store, m record.Manifest, from recor
 
 // importer reads the lines of a run's input.
 type importer struct {
-	run     record.Manifest
-	keys    map[identity.ContentID]uint64 // the line of each ticket
-	places  []place
-	at      uint64 // the length of what is written
-	refused bytes.Buffer
+	missions []config.Mission
+	checker  *checker
+	limit    int                           // of tickets
+	keys     map[identity.ContentID]uint64 // the line of each ticket
+	places   []place
+	at       uint64 // the length of what is written
+	refused  bytes.Buffer
 }
 
 // maxRefused bounds what is kept about lines that are no tickets, in bytes.
@@ -135,20 +143,20 @@ func (i *importer) line(n uint64, l jsonl.Line, w io.Writer) error {
 	if l.TooLong {
 		return i.refuse(Refused{n, "", fault.InvalidLine, "the line is longer than 16 MiB"})
 	}
-	t, err := ParseTicket(l.Bytes, i.run.Config.Missions)
+	t, err := ParseTicket(l.Bytes, i.missions)
 	if err == nil {
-		err = checkMessages(t, i.run.Config.RolloutOf())
+		err = i.checker.check(t)
 	}
 	if err != nil {
-		return i.refuse(Refused{n, t.Group, fault.InvalidLine, err.Error()})
+		return i.refuse(Refused{n, t.Group, cmp.Or(fault.ClassOf(err), fault.InvalidLine), err.Error()})
 	}
 	k := t.Key()
 	if first, dup := i.keys[k]; dup {
 		return i.refuse(Refused{n, t.Group, fault.DuplicateID, "line " + decimal(first) + " has the same group_id and label"})
 	}
-	if len(i.places) == config.MaxTickets {
+	if len(i.places) == i.limit {
 		return fault.New(fault.Invalid, "line %d is one of more than %d tickets, the most of a run: split the file",
-			n, config.MaxTickets)
+			n, i.limit)
 	}
 	i.keys[k] = n
 	i.places = append(i.places, place{i.at, uint32(len(l.Bytes)), uint32(len(i.places))})
@@ -161,7 +169,7 @@ func (i *importer) line(n uint64, l jsonl.Line, w io.Writer) error {
 }
 
 func (i *importer) refuse(r Refused) error {
-	i.refused.Write(append(record.Encode(r), '\n'))
+	i.refused.Write(append(encode(r), '\n'))
 	if i.refused.Len() > maxRefused {
 		return fault.New(fault.Invalid, "%d bytes of messages about lines that are no tickets: see line %d, %s",
 			i.refused.Len(), r.Line, r.Message)
@@ -169,9 +177,14 @@ func (i *importer) refuse(r Refused) error {
 	return nil
 }
 
-// readAhead is how many tickets are read at once: a remote store answers concurrent
-// requests faster than one after another.
-const readAhead = 16
+const (
+	// ticketsAtOnce is how many tickets are read at once, and bytesAtOnce bounds their
+	// lines in bytes, but for a longer one. A remote store answers concurrent requests
+	// faster than one after another.
+	ticketsAtOnce = 16
+	bytesAtOnce   = 16 << 20
+	placesAtOnce  = 4096 // are in memory
+)
 
 // ticketAt is a ticket with its number.
 type ticketAt struct {
@@ -179,20 +192,62 @@ type ticketAt struct {
 	number uint32
 }
 
-// ticketsOf returns the tickets [from, to) of the run's order.
-func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, to int) ([]ticketAt, error) {
+// ticketsOf yields the tickets [from, to) of the run's order.
+func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, to int) iter.Seq2[ticketAt, error] {
+	return func(yield func(ticketAt, error) bool) {
+		for ; from < to; from += placesAtOnce {
+			places, err := placesOf(ctx, blobs, m, from, min(to, from+placesAtOnce))
+			for err == nil && len(places) > 0 {
+				n := together(places)
+				var tickets []ticketAt
+				tickets, err = readTickets(ctx, blobs, m, places[:n])
+				for _, t := range tickets {
+					if !yield(t, nil) {
+						return
+					}
+				}
+				places = places[n:]
+			}
+			if err != nil {
+				yield(ticketAt{}, err)
+				return
+			}
+		}
+	}
+}
+
+// placesOf reads the places [from, to) of the run's order.
+func placesOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, to int) ([]place, error) {
 	b, err := input.ReadPart(ctx, blobs, orderKey(m.Run), int64(from)*placeSize, int64(to-from)*placeSize)
 	if err != nil {
 		return nil, err
 	}
 	if len(b) != (to-from)*placeSize {
-		return nil, fault.New(fault.Corrupt, "the order of the tickets of run %s ends at %d bytes", m.Run, len(b))
+		return nil, fault.New(fault.Corrupt, "the order of the tickets of run %s ends within ticket %d", m.Run,
+			from+len(b)/placeSize)
 	}
-	out := make([]ticketAt, to-from)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readAhead)
+	out := make([]place, to-from)
 	for n := range out {
-		p := readPlace(b[n*placeSize:])
+		out[n] = readPlace(b[n*placeSize:])
+	}
+	return out, nil
+}
+
+// together returns how many of the places, at least one, are read at once.
+func together(places []place) (n int) {
+	size := 0
+	for n < min(len(places), ticketsAtOnce) && (n == 0 || size+int(places[n].length) <= bytesAtOnce) {
+		size += int(places[n].length)
+		n++
+	}
+	return n
+}
+
+// readTickets reads the tickets at these places.
+func readTickets(ctx context.Context, blobs blob.Store, m record.Manifest, places []place) ([]ticketAt, error) {
+	out := make([]ticketAt, len(places))
+	group, ctx := errgroup.WithContext(ctx)
+	for n, p := range places {
 		group.Go(func() error {
 			line, err := input.ReadPart(ctx, blobs, ticketsKey(m.Run), int64(p.offset), int64(p.length))
 			if err == nil {
@@ -202,5 +257,8 @@ func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, t
 			return fault.Wrap(err, "ticket %d", p.number)
 		})
 	}
-	return out, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return out, nil
 }

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"encoding/json"
+	"math"
 
 	"rollout/shared/config"
 	"rollout/shared/core/selection"
@@ -66,6 +67,10 @@ func NewReader(c config.Run) (*Reader, error) {
 	return &Reader{config: c, parser: p, policy: policy, graded: len(c.Grades) > 0}, nil
 }
 
+// maxScore bounds scores, so that no sum of them overflows. One beyond it counts as
+// missing.
+const maxScore = 1e100
+
 // Read reads a ticket from the outcomes of its members, which are all of its members in
 // their order, and selects.
 func (r *Reader) Read(members []Outcome) (g Group, err error) {
@@ -98,6 +103,9 @@ func (r *Reader) Read(members []Outcome) (g Group, err error) {
 			m.Cause = string(a.class)
 		case !a.parsed:
 			m.Cause = selection.Unparsable
+		}
+		if a.score != nil && math.Abs(*a.score) > maxScore {
+			a.score = nil
 		}
 		if a.score != nil {
 			m.Score, m.Scored = *a.score, true

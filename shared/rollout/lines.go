@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
+	"iter"
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/schedule"
-	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
 	"rollout/shared/text"
@@ -38,15 +37,6 @@ func seedOf(c config.Run, ticket identity.ContentID, decode, sample int) int64 {
 	return int64(binary.LittleEndian.Uint32(sum[:4]) & seedMask)
 }
 
-// checkMessages refuses a ticket with messages of its own in a run whose guidance they
-// would push out.
-func checkMessages(t Ticket, r config.Rollout) error {
-	if t.Messages != nil && !strings.Contains(r.System, "{"+config.PlaceGuidance+"}") {
-		return fault.New(fault.Invalid, "its messages leave no place for the guidance: write {guidance} into rollout.system")
-	}
-	return nil
-}
-
 // asker writes the lines of a run's tickets.
 type asker struct {
 	config         config.Run
@@ -64,14 +54,19 @@ func newAsker(c config.Run) *asker {
 	return a
 }
 
+// values returns what the placeholders of a ticket's messages stand for.
+func (a *asker) values(t Ticket) map[string]string {
+	return map[string]string{config.PlaceGuidance: a.guidance[t.Mission], config.PlaceContent: t.Content,
+		config.PlaceMission: t.Mission}
+}
+
 // messages returns the JSON of the messages that ask about a ticket.
 func (a *asker) messages(t Ticket) []byte {
-	values := map[string]string{config.PlaceGuidance: a.guidance[t.Mission], config.PlaceContent: t.Content,
-		config.PlaceMission: t.Mission}
+	values := a.values(t)
 	b := []byte{'['}
 	if a.config.RolloutOf().System != "" {
 		b = append(b, `{"role":"system","content":`...)
-		b = append(jsonl.AppendString(b, a.system.Render(values)), '}')
+		b = append(jsonl.AppendQuoted(b, a.system.Render(values)), '}')
 	}
 	if t.Messages != nil {
 		own := bytes.TrimSuffix(bytes.TrimPrefix(t.Messages, []byte("[")), []byte("]"))
@@ -84,7 +79,7 @@ func (a *asker) messages(t Ticket) []byte {
 		b = append(b, ',')
 	}
 	b = append(b, `{"role":"user","content":`...)
-	return append(jsonl.AppendString(b, a.prompt.Render(values)), '}', ']')
+	return append(jsonl.AppendQuoted(b, a.prompt.Render(values)), '}', ']')
 }
 
 // member identifies an answer of a ticket. Example of its id: "t17.e0.d0.s1".
@@ -116,28 +111,30 @@ type params struct {
 	Stop        []string `json:"stop,omitempty"`
 }
 
-// appendTicket appends the lines of a ticket: one a member, by decode and sample.
-func (a *asker) appendTicket(dst []byte, s Stage, t ticketAt) []byte {
-	messages, k := a.messages(t.Ticket), t.Key()
-	for d, decode := range a.config.DecodesOf() {
-		own := record.Encode(params{decode.Temperature, decode.TopP, decode.MaxTokens, decode.Stop})
-		for sample := range decode.Count() {
-			id := member{t.number, s.Epoch, d, sample}.id()
-			dst = jsonl.AppendString(append(dst, `{"id":`...), id)
-			dst = append(append(dst, `,"messages":`...), messages...)
-			if len(own) > 2 {
-				dst = append(append(dst, ','), own[1:len(own)-1]...)
+// ask yields the lines of a ticket: one a member, by decode and sample. A line is valid
+// until the next one is yielded.
+func (a *asker) ask(s Stage, t ticketAt) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		messages, k := a.messages(t.Ticket), t.Key()
+		var line []byte
+		for d, decode := range a.config.DecodesOf() {
+			own := encode(params{decode.Temperature, decode.TopP, decode.MaxTokens, decode.Stop})
+			for sample := range decode.Count() {
+				id := member{t.number, s.Epoch, d, sample}.id()
+				line = jsonl.AppendString(append(line[:0], `{"id":`...), id)
+				line = append(append(line, `,"messages":`...), messages...)
+				if len(own) > 2 {
+					line = append(append(line, ','), own[1:len(own)-1]...)
+				}
+				tail := encode(lineTail{Ticket: t.Rest, Epoch: s.Epoch, Batch: s.Batch, Step: s.Guidance[t.Mission],
+					Decode: d, Sample: sample, Seed: seedOf(a.config, k, d, sample)})
+				if line = append(append(append(line, ','), tail[1:]...), '\n'); !yield(line) {
+					return
+				}
 			}
-			tail := record.Encode(lineTail{Ticket: t.Rest, Epoch: s.Epoch, Batch: s.Batch, Step: s.Guidance[t.Mission],
-				Decode: d, Sample: sample, Seed: seedOf(a.config, k, d, sample)})
-			dst = append(append(append(dst, ','), tail[1:]...), '\n')
 		}
 	}
-	return dst
 }
-
-// ticketsAtOnce is how many tickets are in memory at once.
-const ticketsAtOnce = 64
 
 // Write saves the stage, and then writes the lines of its batch to w.
 func (s Stage) Write(ctx context.Context, blobs blob.Store, m record.Manifest, w io.Writer) error {
@@ -145,15 +142,12 @@ func (s Stage) Write(ctx context.Context, blobs blob.Store, m record.Manifest, w
 		return err
 	}
 	a := newAsker(m.Config)
-	var lines []byte
-	for from := s.From; from < s.To; from += ticketsAtOnce {
-		tickets, err := ticketsOf(ctx, blobs, m, from, min(s.To, from+ticketsAtOnce))
+	for t, err := range ticketsOf(ctx, blobs, m, s.From, s.To) {
 		if err != nil {
 			return err
 		}
-		for _, t := range tickets {
-			lines = a.appendTicket(lines[:0], s, t)
-			if _, err := w.Write(lines); err != nil {
+		for line := range a.ask(s, t) {
+			if _, err := w.Write(line); err != nil {
 				return err
 			}
 		}

@@ -100,7 +100,7 @@ type Totals struct {
 	// Selected is how many tickets have a selection, Agreement the sum of its shares of the
 	// votes, and Review how many tickets a person shall look at.
 	Selected  int     `json:"selected"`
-	Agreement float64 `json:"agreement"`
+	Agreement float64 `json:"agreement_sum"`
 	Review    int     `json:"review"`
 	// Labelled is how many of the selected tickets have a label, and Right how many of
 	// these have it as their verdict.
@@ -108,7 +108,7 @@ type Totals struct {
 	Right    int `json:"right"`
 	// Scored is how many members have a score, and Score the sum of the scores.
 	Scored int     `json:"scored"`
-	Score  float64 `json:"score"`
+	Score  float64 `json:"score_sum"`
 }
 
 // Clone returns an independent copy.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -65,6 +66,18 @@ func stream(ctx context.Context, blobs blob.Store, key string, write func(io.Wri
 	o := open(ctx, blobs, key)
 	err := write(o)
 	return errors.Join(err, o.finish(err))
+}
+
+// encode returns v as JSON. Text in it stays readable: < and & need no escapes outside of
+// HTML.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil { // the types of this package encode
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
 // bufferSize is how many bytes are read or written at once.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -29,8 +30,9 @@ const maxGroup = 512
 
 // Key identifies a ticket: by its group and its label.
 func (t Ticket) Key() identity.ContentID {
-	b, _ := json.Marshal([]string{t.Group, t.Label}) // strings always encode
-	return identity.Content(b)
+	b := jsonl.AppendString([]byte{'['}, t.Group)
+	b = jsonl.AppendString(append(b, ','), t.Label)
+	return identity.Content(append(b, ']'))
 }
 
 // ParseTicket reads a line. Missions are those of the run. Its errors are Invalid and say
@@ -38,6 +40,9 @@ func (t Ticket) Key() identity.ContentID {
 func ParseTicket(line []byte, missions []config.Mission) (t Ticket, err error) {
 	if err := jsonl.Check(line); err != nil {
 		return t, fault.WithKind(fault.Invalid, err, "it is not valid JSON")
+	}
+	if !utf8.Valid(line) {
+		return t, fault.New(fault.Invalid, "it is not valid UTF-8: write the file in UTF-8")
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) {
 		return t, fault.New(fault.Invalid, "it is no object: write {\"group_id\": …, \"mission\": …, \"content\": …}")
@@ -59,10 +64,13 @@ func ParseTicket(line []byte, missions []config.Mission) (t Ticket, err error) {
 		case "label":
 			t.Label, err = scalar(name, m.Value)
 		case "content":
-			hasContent = true
-			err = json.Unmarshal(m.Value, &t.Content)
+			if hasContent = string(m.Value) != "null"; hasContent {
+				t.Content, err = textOf(name, m.Value)
+			}
 		case "messages":
-			t.Messages = jsonl.Compact(nil, m.Value)
+			if string(m.Value) != "null" {
+				t.Messages = jsonl.Compact(nil, m.Value)
+			}
 		}
 		if name != "content" && name != "messages" {
 			if len(t.Rest) > 1 {
@@ -73,7 +81,7 @@ func ParseTicket(line []byte, missions []config.Mission) (t Ticket, err error) {
 	}
 	t.Rest = append(t.Rest, '}')
 	if err = cmp.Or(err, o.Err()); err != nil {
-		return t, fault.WithKind(fault.Invalid, err, "read the ticket")
+		return t, err
 	}
 	return t, t.check(missions, hasContent)
 }
@@ -88,6 +96,8 @@ func (t *Ticket) check(missions []config.Mission, hasContent bool) error {
 		return fault.New(fault.Invalid, "it has no content: write what shall be judged, or messages")
 	case t.Messages != nil && t.Messages[0] != '[':
 		return fault.New(fault.Invalid, "its messages are no list")
+	case string(t.Messages) == "[]":
+		return fault.New(fault.Invalid, "its messages are an empty list: give at least one")
 	case t.Mission == "" && len(missions) == 1:
 		t.Mission = missions[0].Name
 	}
@@ -97,22 +107,36 @@ func (t *Ticket) check(missions []config.Mission, hasContent bool) error {
 	return nil
 }
 
+// textOf returns the value of a member that is text. Lone surrogates in it stay: see
+// jsonl.Unquote.
+func textOf(name string, value []byte) (string, error) {
+	b, ok := jsonl.Unquote(nil, value)
+	if !ok {
+		return "", fault.New(fault.Invalid, "its %s is no text", name)
+	}
+	return string(b), nil
+}
+
 // scalar returns a string as it is, and a number or a boolean as it is written; "" for
 // null.
-func scalar(name string, value []byte) (string, error) {
-	text := string(value)
+func scalar(name string, value []byte) (s string, err error) {
 	switch value[0] {
 	case '"':
-		if err := json.Unmarshal(value, &text); err != nil {
-			return "", err
-		}
+		s, err = textOf(name, value)
 	case '{', '[':
 		return "", fault.New(fault.Invalid, "its %s is no text", name)
 	case 'n':
 		return "", nil
+	default:
+		s = string(value)
 	}
-	if len(text) > maxGroup {
-		return "", fault.New(fault.Invalid, "its %s has %d bytes, at most %d are allowed", name, len(text), maxGroup)
+	switch {
+	case err != nil:
+		return "", err
+	case len(s) > maxGroup:
+		return "", fault.New(fault.Invalid, "its %s has %d bytes, at most %d are allowed", name, len(s), maxGroup)
+	case !utf8.ValidString(s):
+		return "", fault.New(fault.Invalid, "its %s has half of a surrogate pair, which is no character: remove it", name)
 	}
-	return text, nil
+	return s, nil
 }

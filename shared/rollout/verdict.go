@@ -3,7 +3,6 @@ package rollout
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 
 	"rollout/shared/config"
@@ -37,8 +36,13 @@ func NewParser(f config.Answer) (p Parser, err error) {
 	return p, nil
 }
 
-// maxVerdict bounds the bytes of a verdict: a longer text is none.
-const maxVerdict = 512
+const (
+	// maxVerdict bounds the bytes of a verdict: a longer text is none.
+	maxVerdict = 512
+	// maxMatches bounds how often an answer may match the pattern: one with more says no
+	// verdict. All matches of one answer are in memory.
+	maxMatches = 10_000
+)
 
 // Verdict returns the verdict that an answer's text says, normalised, and false if it
 // says none that counts.
@@ -51,11 +55,7 @@ func (p Parser) Verdict(answer string) (string, bool) {
 		verdict, ok = p.member(answer)
 	}
 	verdict = p.Normalize(verdict)
-	if !ok || verdict == "" || len(verdict) > maxVerdict {
-		return "", false
-	}
-	if vs := p.format.Verdicts; len(vs) > 0 &&
-		!slices.ContainsFunc(vs, func(v string) bool { return p.Normalize(v) == verdict }) {
+	if !ok || verdict == "" || len(verdict) > maxVerdict || !p.counts(verdict) {
 		return "", false
 	}
 	return verdict, true
@@ -64,8 +64,8 @@ func (p Parser) Verdict(answer string) (string, bool) {
 // matched returns the first group of the pattern's last match, or the whole match of a
 // pattern without groups.
 func (p Parser) matched(answer string) (string, bool) {
-	all := p.pattern.FindAllStringSubmatch(answer, -1)
-	if len(all) == 0 {
+	all := p.pattern.FindAllStringSubmatch(answer, maxMatches+1)
+	if len(all) == 0 || len(all) > maxMatches {
 		return "", false
 	}
 	last := all[len(all)-1]
