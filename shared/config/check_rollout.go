@@ -109,7 +109,7 @@ func checkDecodes(c *checker, at string, decodes []Decode) {
 		field := element(at, i)
 		samples := d.Samples
 		c.integer(field+".samples", &samples, 0, MaxMembers, "; 0 is 1")
-		members += d.Count()
+		members += min(d.Count(), MaxMembers) // more is a problem of its own
 		Sampling{Temperature: d.Temperature, TopP: d.TopP, MaxTokens: d.MaxTokens, Stop: d.Stop, Seed: d.Seed}.check(c, field)
 	}
 	if members > MaxMembers {
