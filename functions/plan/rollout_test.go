@@ -107,7 +107,8 @@ func TestPlanOfARolloutIsItsBatches(t *testing.T) {
 	}
 	d.commitVerdicts(4, 2, -1)
 	d.submitted()
-	if p, got := d.plan(), fmt.Sprint(d.shardItems()); p.Complete() || p.Sources() != 3 || p.Items != 10 || got != "[4 2 2 2]" {
+	if p, got := d.plan(), fmt.Sprint(d.shardItems()); p.Complete() || p.Sources() != 3 || p.Items != 10 ||
+		got != "[4 2 2 2]" {
 		t.Fatalf("both batches give %+v with shards of %s", p, got)
 	}
 	want := rollout.Stage{Schema: record.Schema, Input: 2, Batch: 1, From: 3, To: 5, Tickets: 5, Members: 2, Refused: 1,

@@ -64,7 +64,8 @@ func TestFilesOfARollout(t *testing.T) {
 	if len(outcomes) != 15 || len(stages) != 3 {
 		t.Errorf("%d items in %d batches", len(outcomes), len(stages))
 	}
-	if sum.Tickets != 5 || sum.Refused != 1 || sum.Batches != 3 || sum.Answered != 11 || sum.Failed[string(fault.Engine)] != 1 ||
+	if sum.Tickets != 5 || sum.Refused != 1 || sum.Batches != 3 || sum.Answered != 11 ||
+		sum.Failed[string(fault.Engine)] != 1 ||
 		sum.Failed["unparsable"] != 2 || sum.Failed[string(fault.Timeout)] != 1 {
 		t.Errorf("the summary is %+v", sum)
 	}

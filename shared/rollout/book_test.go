@@ -66,7 +66,8 @@ func TestImportRefusesWhatNoRequestCanBeMadeOf(t *testing.T) {
 	t.Parallel()
 	c := config.Run{Rollout: &config.Rollout{System: "{guidance}", Prompt: "{content}{content}"}}
 	for _, tt := range []struct{ name, line, want string }{
-		{"a message that is no object", `{"group_id":"g","mission":"spam","messages":[7]}`, "invalid_line: its request is refused"},
+		{"a message that is no object", `{"group_id":"g","mission":"spam","messages":[7]}`,
+			"invalid_line: its request is refused"},
 		{"nested just too deep", `{"group_id":"g","mission":"spam","content":"c","x":` + strings.Repeat("[", 199) +
 			strings.Repeat("]", 199) + `}`, "invalid_line: its request is refused"},
 		{"too long", `{"group_id":"g","mission":"spam","content":"` + strings.Repeat("c", maxRequest/2) + `"}`,
@@ -112,7 +113,8 @@ func TestTooManyTicketsAreAnError(t *testing.T) {
 		if n == 3 && (err != nil || len(i.places) != 3) {
 			t.Errorf("%d tickets: %v", n, err)
 		}
-		if n == 4 && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "line 4 is one of more than 3 tickets")) {
+		if n == 4 && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(),
+			"line 4 is one of more than 3 tickets")) {
 			t.Errorf("%d tickets: %v", n, err)
 		}
 	}

@@ -95,7 +95,8 @@ func TestTicketWithoutAnAnswerIsReviewed(t *testing.T) {
 	}
 	var totals Totals
 	totals.Add(g)
-	if g.selection.Member != -1 || g.selection.Review != selection.NoAnswer || totals.Selected != 0 || totals.Review != 1 ||
+	if g.selection.Member != -1 || g.selection.Review != selection.NoAnswer || totals.Selected != 0 ||
+		totals.Review != 1 ||
 		totals.Labelled != 0 {
 		t.Errorf("%+v, %+v", g.selection, totals)
 	}

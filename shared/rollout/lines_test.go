@@ -49,9 +49,11 @@ func TestMemberIsAskedWithItsDecode(t *testing.T) {
 	got := asked(t, config.Run{
 		Rollout:  &config.Rollout{Seed: 3, System: "Mission {mission}: {guidance}", Prompt: "Judge {content}"},
 		Missions: []config.Mission{{Name: "spam", Scaffold: "Be short.", Entries: []string{"One.", "Two."}}},
-		Decodes:  []config.Decode{{}, {Temperature: number(0.5), TopP: number(1), MaxTokens: &tokens, Stop: []string{"\n"}, Seed: &seed, Samples: 3}},
+		Decodes: []config.Decode{{}, {Temperature: number(0.5), TopP: number(1), MaxTokens: &tokens, Stop: []string{"\n"},
+			Seed: &seed, Samples: 3}},
 	}, `{"group_id":"g","content":"a <b>","label":"yes","x":1.0}`)
-	const messages = `"messages":[{"role":"system","content":"Mission spam: Be short.\n\n1. One.\n2. Two."},{"role":"user","content":"Judge a <b>"}]`
+	const messages = `"messages":[{"role":"system","content":"Mission spam: Be short.\n\n1. One.\n2. Two."},` +
+		`{"role":"user","content":"Judge a <b>"}]`
 	const ticket = `"ticket":{"group_id":"g","label":"yes","x":1.0},"epoch":0,"batch":0,"step":0`
 	const params = `"temperature":0.5,"top_p":1,"max_tokens":9,"stop":["\n"]`
 	want := []string{
@@ -86,7 +88,9 @@ func TestGuidanceIsScaffoldAndNumberedEntries(t *testing.T) {
 func TestMessagesOfTicketStandInThePlaceOfThePrompt(t *testing.T) {
 	t.Parallel()
 	c := config.Run{Rollout: &config.Rollout{System: "S {guidance}", Prompt: "P {content}"}}
-	l := memberLine(t, asked(t, c, `{"group_id":"g","mission":"spam","messages":[{"role":"user","content":"a"}, {"role":"assistant","content":"b"}]}`)[0])
+	l := memberLine(t, asked(t, c,
+		`{"group_id":"g","mission":"spam","messages":[{"role":"user","content":"a"}, `+
+			`{"role":"assistant","content":"b"}]}`)[0])
 	if got := fmt.Sprint(l.Messages); got != "[{system S } {user a} {assistant b}]" {
 		t.Errorf("the messages are %s", got)
 	}
@@ -122,7 +126,8 @@ func TestNoPartOfTheLabelIsInTheRequest(t *testing.T) {
 	t.Parallel()
 	const sentinel = "SENTINEL"
 	for name, ticket := range map[string]string{
-		"content":     `{"group_id":"SENTINEL1","mission":"spam","content":"c","label":"SENTINEL2","seed":"SENTINEL3","temperature":"SENTINEL4","tools":["SENTINEL5"]}`,
+		"content": `{"group_id":"SENTINEL1","mission":"spam","content":"c","label":"SENTINEL2",` +
+			`"seed":"SENTINEL3","temperature":"SENTINEL4","tools":["SENTINEL5"]}`,
 		"messages":    `{"label":"SENTINEL","group_id":"g","mission":"spam","messages":[{"role":"user","content":"c"}]}`,
 		"placeholder": `{"group_id":"g","mission":"spam","content":"{label} {group_id} {ticket}","label":"SENTINEL"}`,
 	} {

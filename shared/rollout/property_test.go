@@ -76,7 +76,8 @@ func TestEveryMemberIsATrajectoryOrAFailure(t *testing.T) {
 				len(failures), sum.Refused, sum)
 		}
 		checkMembers(rt, outcomes, append(trajectories, failures[sum.Refused:]...))
-		if tickets := (want + c.Members() - 1) / c.Members(); len(f.rows(SelectionsFile)) != tickets || sum.Tickets != tickets {
+		if tickets := (want + c.Members() - 1) / c.Members(); len(f.rows(SelectionsFile)) != tickets ||
+			sum.Tickets != tickets {
 			rt.Fatalf("%d tickets have %d selections", tickets, len(f.rows(SelectionsFile)))
 		}
 		if n := len(f.rows(ReviewFile)); n != sum.Review {

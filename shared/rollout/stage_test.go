@@ -103,7 +103,8 @@ func TestProgressIsThatOfTheNewestBatch(t *testing.T) {
 	s, _ = s.Next(run, Totals{Tickets: 4, Answered: 3, Failed: map[string]int{"engine": 1}, Selected: 2, Agreement: 1.5,
 		Labelled: 2, Right: 1, Scored: 4, Score: 1})
 	p := s.Progress(run)
-	if p.Batch != 2 || p.Tickets != 4 || *p.Agreement != 0.75 || *p.Accuracy != 0.5 || *p.Score != 0.25 || p.Failed["engine"] != 1 {
+	if p.Batch != 2 || p.Tickets != 4 || *p.Agreement != 0.75 || *p.Accuracy != 0.5 || *p.Score != 0.25 ||
+		p.Failed["engine"] != 1 {
 		t.Errorf("after a batch: %+v", p)
 	}
 }

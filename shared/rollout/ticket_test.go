@@ -26,14 +26,16 @@ func TestTicketsAreRead(t *testing.T) {
 			"g", "spam", "", "c", "", `{"group_id":"g","mission":"spam","label":null}`},
 		{"messages in the place of content", `{"group_id":"g","mission":"spam","messages":[ {"role": "user"} ]}`,
 			"g", "spam", "", "", `[{"role":"user"}]`, `{"group_id":"g","mission":"spam"}`},
-		{"other members are kept as they are written", `{"x":1.0,"group_id":"g", "a b" : [1, 2],"mission":"spam","content":"c"}`,
+		{"other members are kept as they are written",
+			`{"x":1.0,"group_id":"g", "a b" : [1, 2],"mission":"spam","content":"c"}`,
 			"g", "spam", "", "c", "", `{"x":1.0,"group_id":"g","a b":[1,2],"mission":"spam"}`},
 		{"half of a surrogate pair in the content", `{"group_id":"g","mission":"spam","content":"\ud83d!"}`,
 			"g", "spam", "", "\xed\xa0\xbd!", "", `{"group_id":"g","mission":"spam"}`},
 		{"names with escapes", `{"group\u005fid":"g","mission":"spam","content":"c"}`,
 			"g", "spam", "", "c", "", `{"group_id":"g","mission":"spam"}`},
 		{"a group of the largest size", `{"group_id":"` + strings.Repeat("g", maxGroup) + `","mission":"spam","content":"c"}`,
-			strings.Repeat("g", maxGroup), "spam", "", "c", "", `{"group_id":"` + strings.Repeat("g", maxGroup) + `","mission":"spam"}`},
+			strings.Repeat("g", maxGroup), "spam", "", "c", "", `{"group_id":"` + strings.Repeat("g", maxGroup) +
+				`","mission":"spam"}`},
 	} {
 		got, err := ParseTicket([]byte(c.line), twoMissions)
 		if err != nil {
@@ -64,10 +66,12 @@ func TestLinesThatAreNoTicketsAreRefused(t *testing.T) {
 		{"a list", `[{"group_id":"g"}]`, "it is no object"},
 		{"a string", `"g"`, "it is no object"},
 		{"not UTF-8", "{\"group_id\":\"\xff\",\"mission\":\"spam\",\"content\":\"c\"}", "it is not valid UTF-8"},
-		{"a member twice", `{"group_id":"g","mission":"spam","content":"c","group_id":"h"}`, `it has the member "group_id" twice`},
+		{"a member twice", `{"group_id":"g","mission":"spam","content":"c","group_id":"h"}`,
+			`it has the member "group_id" twice`},
 		{"a label twice, once in escapes", `{"group_id":"g","label":"a","mission":"spam","content":"c","\u006cabel":"b"}`,
 			`it has the member "label" twice`},
-		{"another member twice", `{"group_id":"g","mission":"spam","content":"c","x":1,"x":2}`, `it has the member "x" twice`},
+		{"another member twice", `{"group_id":"g","mission":"spam","content":"c","x":1,"x":2}`,
+			`it has the member "x" twice`},
 		{"no group", `{"mission":"spam","content":"c"}`, "it has no group_id"},
 		{"an empty group", `{"group_id":"","mission":"spam","content":"c"}`, "it has no group_id"},
 		{"a group that is null", `{"group_id":null,"mission":"spam","content":"c"}`, "it has no group_id"},
@@ -75,7 +79,8 @@ func TestLinesThatAreNoTicketsAreRefused(t *testing.T) {
 		{"a label that is a list", `{"group_id":"g","label":["a"],"mission":"spam","content":"c"}`, "its label is no text"},
 		{"a group of 10 MB", `{"group_id":"` + strings.Repeat("g", 10<<20) + `","mission":"spam","content":"c"}`,
 			"its group_id has 10485760 bytes, at most 512 are allowed"},
-		{"a label of many digits", `{"group_id":"g","label":1` + strings.Repeat("0", 600) + `,"mission":"spam","content":"c"}`,
+		{"a label of many digits", `{"group_id":"g","label":1` + strings.Repeat("0", 600) +
+			`,"mission":"spam","content":"c"}`,
 			"its label has 601 bytes, at most 512 are allowed"},
 		{"half of a surrogate pair in the group", `{"group_id":"\ud800","mission":"spam","content":"c"}`,
 			"its group_id has half of a surrogate pair"},
@@ -89,7 +94,8 @@ func TestLinesThatAreNoTicketsAreRefused(t *testing.T) {
 		{"messages that are no list", `{"group_id":"g","mission":"spam","messages":{}}`, "its messages are no list"},
 		{"messages without one", `{"group_id":"g","mission":"spam","messages":[ ]}`, "its messages are an empty list"},
 		{"no mission of two", `{"group_id":"g","content":"c"}`, `its mission "" has no table [[mission]]`},
-		{"an unknown mission", `{"group_id":"g","mission":"Spam","content":"c"}`, `its mission "Spam" has no table [[mission]]`},
+		{"an unknown mission", `{"group_id":"g","mission":"Spam","content":"c"}`,
+			`its mission "Spam" has no table [[mission]]`},
 		{"nested too deep", `{"group_id":"g","mission":"spam","content":"c","x":` + strings.Repeat("[", 5000) +
 			strings.Repeat("]", 5000) + `}`, "it is not valid JSON"},
 	} {
