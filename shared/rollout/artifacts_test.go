@@ -14,7 +14,6 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/fault"
-	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -59,7 +58,7 @@ func TestFilesOfARollout(t *testing.T) {
 	t.Parallel()
 	f := smallRun(t)
 	outcomes, stages := f.run(1000, func(_ int, line string) answer { return saysIt(t, line) })
-	sum, err := f.ended(f.Blobs, len(outcomes), Attempt{Shard: 0, Items: 6, Attempt: 1, Worker: "w"}).Publish(t.Context())
+	sum, err := f.ended(f.blobs, len(outcomes), Attempt{Shard: 0, Items: 6, Attempt: 1, Worker: "w"}).Publish(t.Context())
 	f.check(err)
 	if len(outcomes) != 15 || len(stages) != 3 {
 		t.Errorf("%d items in %d batches", len(outcomes), len(stages))
@@ -111,9 +110,9 @@ func TestRunThatEndedBeforeItsFirstBatchHasEmptyFiles(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Run{}, ticketLine("a", ""))
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
-		hosttest.Put(t, f.Ports, record.OutputKey(testRun, name), "")
+		f.put(record.OutputKey(testRun, name), "")
 	}
-	sum, err := f.ended(f.Blobs, 0).Publish(t.Context())
+	sum, err := f.ended(f.blobs, 0).Publish(t.Context())
 	if err != nil || sum.Tickets != 0 || sum.Refused != 0 || sum.Agreement != nil {
 		t.Errorf("%+v, %v", sum, err)
 	}
@@ -133,7 +132,7 @@ func TestPlanThatEndedWithinATicketHasItsMembers(t *testing.T) {
 	t.Parallel()
 	f := smallRun(t)
 	outcomes, _ := f.run(7, func(_ int, line string) answer { return saysIt(t, line) })
-	sum, err := f.ended(f.Blobs, len(outcomes)).Publish(t.Context())
+	sum, err := f.ended(f.blobs, len(outcomes)).Publish(t.Context())
 	f.check(err)
 	if got := len(f.rows(TrajectoriesFile)) + len(f.rows(FailuresFile)) - sum.Refused; got != 7 {
 		t.Errorf("7 members have %d rows", got)
@@ -156,9 +155,9 @@ func TestDamagedOutputIsFound(t *testing.T) {
 		outcomes, _ := f.run(1000, func(_ int, line string) answer { return saysIt(t, line) })
 		c, e := damage(f.object(record.OutputKey(testRun, record.CompletionsFile)),
 			f.object(record.OutputKey(testRun, record.ErrorsFile)))
-		hosttest.Put(t, f.Ports, record.OutputKey(testRun, record.CompletionsFile), c)
-		hosttest.Put(t, f.Ports, record.OutputKey(testRun, record.ErrorsFile), e)
-		if _, err := f.ended(f.Blobs, len(outcomes)).Publish(t.Context()); !fault.Is(err, fault.Corrupt) {
+		f.put(record.OutputKey(testRun, record.CompletionsFile), c)
+		f.put(record.OutputKey(testRun, record.ErrorsFile), e)
+		if _, err := f.ended(f.blobs, len(outcomes)).Publish(t.Context()); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for key := range f.objects() {

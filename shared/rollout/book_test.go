@@ -11,7 +11,6 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
-	"rollout/shared/host/hosttest"
 )
 
 // ticketLine returns a line of the mission spam.
@@ -123,12 +122,12 @@ func TestTooManyTicketsAreAnError(t *testing.T) {
 func TestImportOfAChangedOrMissingFileIsAnError(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Run{}, ticketLine("a", ""))
-	hosttest.Put(t, f.Ports, ticketsFile, "other")
-	if _, err := Import(t.Context(), f.Blobs, f.m, f.from); fault.ClassOf(err) != fault.InputChanged {
+	f.put(ticketsFile, "other")
+	if _, err := Import(t.Context(), f.blobs, f.m, f.from); fault.ClassOf(err) != fault.InputChanged {
 		t.Errorf("a changed file: %v", err)
 	}
-	f.check(f.Blobs.Delete(t.Context(), ticketsFile, ""))
-	if _, err := Import(t.Context(), f.Blobs, f.m, f.from); !fault.Is(err, fault.NotFound) {
+	f.check(f.blobs.Delete(t.Context(), ticketsFile, ""))
+	if _, err := Import(t.Context(), f.blobs, f.m, f.from); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if got := f.objects(); len(got) > 0 {
@@ -162,7 +161,7 @@ func TestOrderOfTicketsIsThatOfTheSeed(t *testing.T) {
 		f := newFixture(t, config.Run{Rollout: &config.Rollout{Seed: seed, Prompt: "{guidance}{content}"}}, lines...)
 		f.book()
 		got := ""
-		for ticket, err := range ticketsOf(t.Context(), f.Blobs, f.m, 0, 10) {
+		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, 0, 10) {
 			f.check(err)
 			if ticket.Group != fmt.Sprint(ticket.number) {
 				t.Errorf("ticket %d is %s", ticket.number, ticket.Group)
@@ -173,7 +172,7 @@ func TestOrderOfTicketsIsThatOfTheSeed(t *testing.T) {
 			t.Errorf("the order of seed %d is %s, not %s", seed, got, want)
 		}
 		part := ""
-		for ticket, err := range ticketsOf(t.Context(), f.Blobs, f.m, 3, 7) {
+		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, 3, 7) {
 			f.check(err)
 			part += ticket.Group
 		}
@@ -208,7 +207,7 @@ func TestDamagedOrderIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Run{}, ticketLine("a", ""), ticketLine("b", ""))
 	f.book()
-	for _, err := range ticketsOf(t.Context(), f.Blobs, f.m, 1, 3) {
+	for _, err := range ticketsOf(t.Context(), f.blobs, f.m, 1, 3) {
 		if fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("tickets behind the end: %v", err)
 		}

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
-	"rollout/shared/host"
-	"rollout/shared/host/hosttest"
+	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
@@ -28,10 +28,10 @@ const ticketsFile = "prompts/t.jsonl"
 
 // fixture is a rollout over a bucket in memory.
 type fixture struct {
-	t testing.TB
-	host.Ports
-	m    record.Manifest
-	from record.Ranges
+	t     testing.TB
+	blobs blob.Store
+	m     record.Manifest
+	from  record.Ranges
 }
 
 // newFixture returns a rollout of these lines. Without missions in the config it has
@@ -42,10 +42,9 @@ func newFixture(t testing.TB, c config.Run, lines ...string) *fixture {
 	if c.Missions == nil {
 		c.Missions = twoMissions
 	}
-	f := &fixture{t: t, Ports: hosttest.New(), m: record.Manifest{Schema: record.Schema, Run: testRun,
+	f := &fixture{t: t, blobs: memory.NewBucket(clock.System{}), m: record.Manifest{Schema: record.Schema, Run: testRun,
 		Kind: config.KindRollout, Dialect: "plain", Config: c, Inputs: []record.Input{{Key: ticketsFile}}}}
-	version := hosttest.Put(t, f.Ports, ticketsFile, strings.Join(lines, "\n"))
-	f.from = record.Ranges{Key: ticketsFile, Version: version}
+	f.from = record.Ranges{Key: ticketsFile, Version: f.put(ticketsFile, strings.Join(lines, "\n"))}
 	return f
 }
 
@@ -56,9 +55,22 @@ func (f *fixture) check(err error) {
 	}
 }
 
+// put writes an object and returns its version.
+func (f *fixture) put(key, content string) string {
+	f.t.Helper()
+	info, err := f.blobs.Put(f.t.Context(), key, strings.NewReader(content), blob.PutOptions{})
+	f.check(err)
+	return info.Version
+}
+
 func (f *fixture) object(key string) string {
 	f.t.Helper()
-	return hosttest.Object(f.t, f.Ports, key)
+	r, _, err := f.blobs.Get(f.t.Context(), key, blob.GetOptions{})
+	f.check(err)
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	f.check(err)
+	return string(b)
 }
 
 // rows returns the lines of an output file.
@@ -74,7 +86,7 @@ func linesOf(text string) []string {
 // book imports the tickets.
 func (f *fixture) book() Book {
 	f.t.Helper()
-	b, err := Import(f.t.Context(), f.Blobs, f.m, f.from)
+	b, err := Import(f.t.Context(), f.blobs, f.m, f.from)
 	f.check(err)
 	return b
 }
@@ -83,8 +95,8 @@ func (f *fixture) book() Book {
 func (f *fixture) write(s Stage) []string {
 	f.t.Helper()
 	var b bytes.Buffer
-	f.check(s.Write(f.t.Context(), f.Blobs, f.m, &b))
-	hosttest.Put(f.t, f.Ports, record.AppendedKey(testRun, s.Input), b.String())
+	f.check(s.Write(f.t.Context(), f.blobs, f.m, &b))
+	f.put(record.AppendedKey(testRun, s.Input), b.String())
 	return linesOf(b.String())
 }
 
@@ -126,8 +138,8 @@ func (f *fixture) run(items int, ask func(item int, line string) answer) (outcom
 		}
 		s, more = s.Next(f.m.Config, totals)
 	}
-	hosttest.Put(f.t, f.Ports, record.OutputKey(testRun, record.CompletionsFile), completions.String())
-	hosttest.Put(f.t, f.Ports, record.OutputKey(testRun, record.ErrorsFile), failures.String())
+	f.put(record.OutputKey(testRun, record.CompletionsFile), completions.String())
+	f.put(record.OutputKey(testRun, record.ErrorsFile), failures.String())
 	return outcomes, stages
 }
 
@@ -195,7 +207,7 @@ func (f *fixture) objects() map[string]string {
 	f.t.Helper()
 	all := map[string]string{}
 	for _, prefix := range []string{record.WorkPrefix, record.RunsPrefix} {
-		infos, err := f.Blobs.List(f.t.Context(), prefix, "", 1000)
+		infos, err := f.blobs.List(f.t.Context(), prefix, "", 1000)
 		f.check(err)
 		for _, i := range infos {
 			all[i.Key] = f.object(i.Key)
@@ -210,19 +222,19 @@ func (f *fixture) objects() map[string]string {
 func crashEverywhere(t *testing.T, fresh func() *fixture, do func(*fixture, blob.Store) error) {
 	t.Helper()
 	whole := fresh()
-	whole.check(do(whole, whole.Blobs))
+	whole.check(do(whole, whole.blobs))
 	want, crashed := whole.objects(), 0
 	for _, when := range []string{"before", "within", "behind"} {
 		for n := 1; ; n++ {
 			f, left := fresh(), n
-			err := do(f, crashes{f.Blobs, &left, when})
+			err := do(f, crashes{f.blobs, &left, when})
 			if err == nil {
 				break
 			}
 			if !errors.Is(err, errCrash) {
 				t.Fatalf("a crash %s put %d: %v", when, n, err)
 			}
-			f.check(do(f, f.Blobs))
+			f.check(do(f, f.blobs))
 			if got := f.objects(); !maps.Equal(got, want) {
 				t.Fatalf("after a crash %s put %d the objects are\n%v, not\n%v", when, n, got, want)
 			}

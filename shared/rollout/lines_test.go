@@ -192,7 +192,7 @@ func TestBatchThatIsWrittenAgainHasTheSameBytes(t *testing.T) {
 	if again := f.write(s); !slices.Equal(first, again) || len(first) != 2 {
 		t.Errorf("the lines are\n%v, and then\n%v", first, again)
 	}
-	saved, err := ReadStage(t.Context(), f.Blobs, testRun, 1)
+	saved, err := ReadStage(t.Context(), f.blobs, testRun, 1)
 	if err != nil || saved.To != 2 || saved.Input != 1 || saved.Tickets != 2 {
 		t.Errorf("its stage is %+v, %v", saved, err)
 	}

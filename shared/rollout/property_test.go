@@ -61,7 +61,7 @@ func TestEveryMemberIsATrajectoryOrAFailure(t *testing.T) {
 		for _, s := range stages {
 			dispatched += s.Items()
 		}
-		sum, err := f.ended(f.Blobs, len(outcomes)).Publish(t.Context())
+		sum, err := f.ended(f.blobs, len(outcomes)).Publish(t.Context())
 		f.check(err)
 		want := min(stop, dispatched)
 		failed := 0
