@@ -151,6 +151,9 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		if pending, err = c.withRoles(ctx, l.manifest, pending); err != nil {
 			return nil, err
 		}
+		if pending, err = c.withAnswers(ctx, l.manifest, pending); err != nil {
+			return nil, err
+		}
 		next, refused := run.Step(l.state, observed, rules, pending, c.Clock.Now())
 		if unchanged(l.state, next) {
 			// Without a save there is no compare-and-swap that finds out whether the

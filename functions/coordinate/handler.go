@@ -170,7 +170,7 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 	case events.InputChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
 	case events.RequestsRefused:
-		e := run.Event{Kind: run.RequestsRefused, Why: p.Reason, Outcome: p.Outcome, Control: math.MaxUint64}
+		e := run.Event{Kind: run.RequestsRefused, Shard: p.Shard, Why: p.Reason, Outcome: p.Outcome, Control: math.MaxUint64}
 		if p.Control != nil {
 			e.Control = *p.Control
 		}

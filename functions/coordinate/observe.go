@@ -97,8 +97,13 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		}
 		return nil
 	})
+	return c.tolerate(ctx, err)
+}
+
+// tolerate logs the error of heartbeats that can't be decoded, and returns any other one: a
+// worker of another version must not stop the runs of this one.
+func (c *Coordinator) tolerate(ctx context.Context, err error) error {
 	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
-		// A worker of another version must not stop the runs of this one.
 		c.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
 		return nil
 	}

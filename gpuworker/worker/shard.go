@@ -143,15 +143,19 @@ func (s *Shard) Stopped() bool {
 }
 
 // ReportRefused tells coordinate that the run must pause, and waits until it does: a
-// shard that is released before would be sent again at once.
-func (s *Shard) ReportRefused(ctx context.Context, err *RefusedError) {
+// shard that is released before would be sent again at once. It returns false if the run
+// does not pause, as other workers have answers, or as the report was lost.
+func (s *Shard) ReportRefused(ctx context.Context, err *RefusedError) (stops bool) {
 	s.reportRefused(ctx, err)
 	timer := time.NewTimer(awaitPause)
 	defer timer.Stop()
 	select {
 	case <-s.stopping:
+		return true
 	case <-ctx.Done():
+		return true
 	case <-timer.C:
+		return false
 	}
 }
 

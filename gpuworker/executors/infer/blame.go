@@ -201,6 +201,18 @@ func (a *attribution) giveUp(err error, now time.Time) {
 	a.away, a.till = err, now.Add(minNextTry)
 }
 
+// notPaused records that a run goes on which this worker refuses for that reason: its own
+// servers may be at fault. So it pulls nothing for a while, and leaves the shards to others.
+// It returns the fault with which the shard is released.
+func (a *attribution) notPaused(run string, refused error, now time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ledger.NotPaused(run)
+	a.away, a.till = fault.WithKind(fault.Unavailable, refused, "run %s goes on elsewhere", run), now.Add(minNextTry)
+	a.announce()
+	return a.away
+}
+
 // inquiry is one decode of an item, over all its tries.
 type inquiry struct {
 	item     blame.Item

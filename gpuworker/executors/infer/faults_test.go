@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"rollout/events"
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/executors/infer"
+	corerun "rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -275,6 +277,46 @@ func TestRunIsPausedWhenEveryRequestIsRefused(t *testing.T) {
 		}
 		if more := d.events(); len(more) > 0 {
 			t.Errorf("after the resume: events %+v", more)
+		}
+	})
+}
+
+// A run that does not pause has answers elsewhere: the worker hands its shard back, and
+// leaves it to others for a while. It charges no item, and goes on when its own server
+// answers again.
+func TestRefusedRunThatDoesNotPauseIsLeftToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mended atomic.Bool
+		bad := func(ctx context.Context, progress func()) error {
+			if mended.Load() {
+				return nil
+			}
+			return status(401)(ctx, progress)
+		}
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 50), map[string][]step{"mock": times(9999, bad)})
+		d.work(9 * time.Second)
+		if refused := d.events(); len(refused) != 1 {
+			t.Fatalf("events %+v", refused)
+		}
+		state := corerun.New(run)
+		state.Shards, state.NextShard, state.Counts = 1, 1, shard.Counts{OK: 7, PromptTokens: 7}
+		hosttest.Save(t, d.Ports, record.CoordinatorKey(run), state)
+		advance(12 * time.Second)
+		if doc := d.shard(); doc.State != shard.Pending || doc.Counts.Failed != 0 {
+			t.Fatalf("after the run has not paused the shard is %+v", doc)
+		}
+		mended.Store(true)
+		if err := d.Send(t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Pool: "default"}); err != nil {
+			t.Fatal(err)
+		}
+		advance(20 * time.Second)
+		if doc := d.shard(); doc.State != shard.Pending {
+			t.Fatalf("the worker takes the shard back at once: %+v", doc)
+		}
+		advance(time.Minute)
+		if doc := d.shard(); doc.State != shard.Done || doc.Counts.OK != 50 {
+			t.Errorf("after its server was mended the shard is %+v", doc)
 		}
 	})
 }

@@ -122,8 +122,8 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		return nil
 	}
 	var refused *worker.RefusedError
-	if errors.As(cause, &refused) {
-		s.ReportRefused(outer, refused)
+	if errors.As(cause, &refused) && !s.ReportRefused(outer, refused) {
+		return x.blame.notPaused(string(s.Manifest.Run), refused.Err, x.cfg.Clock.Now())
 	}
 	return cause
 }

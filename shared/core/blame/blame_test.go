@@ -365,7 +365,7 @@ func TestRestartedWorkerRefusesRunWhoseSettingIsLost(t *testing.T) {
 			w.restart()
 		}})
 		took := w.run(time.Hour)
-		if _, charged := w.count(); w.refused == nil || charged > 0 || took < withoutAnswer || took > 2*withoutAnswer ||
+		if _, charged := w.count(); w.refused == nil || charged > 0 || took < WithoutAnswer || took > 2*WithoutAnswer ||
 			w.requests()-before > 40 {
 			t.Errorf("documented %v: refused %+v after %s and %d requests, %d charged", documented, w.refused, took,
 				w.requests()-before, charged)

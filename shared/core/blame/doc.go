@@ -63,6 +63,9 @@
 // No run is refused for what some servers meet while another one is away: it may be the
 // one that answers. After five minutes without it, it counts no more.
 //
+// A refused run may not pause, because another worker has answers on its servers: then this
+// one has been told to go on. The fault is that of its own servers, for as long as it takes.
+//
 // A worker that begins in the middle of a run may get the items that are left because
 // the server refuses them. So the caller looks up, before an unproven run is refused,
 // whether requests of the run were answered elsewhere. Then it is proven.

@@ -74,6 +74,10 @@ func (l *Ledger) LookedUp(run string, answered bool) {
 	}
 }
 
+// NotPaused reports that a refused run goes on: coordinate knows of answers elsewhere. If it
+// is to be refused again, an unproven run is looked up before.
+func (l *Ledger) NotPaused(run string) { l.contact(run).refusal = nil }
+
 // LookUpAgain reports that the caller could not find it out.
 func (l *Ledger) LookUpAgain(run string) { l.contact(run).lookingUp = false }
 

@@ -82,10 +82,31 @@ func TestFailuresBeforeAResumeRefuseNoRun(t *testing.T) {
 		now = now.Add(time.Second)
 		l.Failed(l.Compare("a", "run", now), "a", denied, now)
 	}
-	now = now.Add(withoutAnswer / 3)
+	now = now.Add(WithoutAnswer / 3)
 	l.Begin("run", 3, "status_401", true)
 	if a := l.Admit(Item{"run", 2}, &Evidence{}, true, now); a.Refused != nil {
 		t.Errorf("refused %+v", a.Refused)
+	}
+}
+
+// A refused run that does not pause, as another worker has answers, goes on here when that
+// is known.
+func TestRefusedRunThatIsNotPausedIsLookedUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1, 50, 16, "a")
+	w.outcome = except(func(string, int, time.Duration) bool { return true }, "status_401", time.Millisecond)
+	w.run(time.Hour)
+	admit := func() Admission { return w.ledger.Admit(Item{"run", 1}, &Evidence{}, true, w.now) }
+	if a := admit(); a.Refused == nil {
+		t.Fatalf("before: %+v", a)
+	}
+	w.ledger.NotPaused("run")
+	if a := admit(); a.Refused != nil || !a.LookUp {
+		t.Fatalf("not paused: %+v", a)
+	}
+	w.ledger.LookedUp("run", true)
+	if a := admit(); a.Refused != nil || !a.Go {
+		t.Errorf("answered elsewhere: %+v", a)
 	}
 }
 

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// WithoutAnswer is how long a proven run may be without any answer until its setting is at
+// fault.
+const WithoutAnswer = time.Minute
+
 const (
 	// firstRequests is how many requests of an unproven run are in flight at once,
 	// until one has failed, or for patience.
@@ -16,14 +20,12 @@ const (
 	// maxTrials bounds the trials of a run whose servers answer comparisons, and how many
 	// failures of a setting others may hide that may pass.
 	maxTrials = 12
-	// withoutAnswer is how long a proven run may be without any answer until its
-	// setting is at fault. If comparisons are answered meanwhile, maxCharged items must be
-	// charged before: fewer may be at fault themselves, such as the last ones of a run.
+	// maxCharged items must be charged before a proven run is refused whose server answers
+	// comparisons: fewer may be at fault themselves, such as the last ones of a run.
+	maxCharged = 32
 	// Failures further apart than maxSilence do not count together: a server that is
 	// silent hangs.
-	withoutAnswer = time.Minute
-	maxSilence    = 30 * time.Second
-	maxCharged    = 32
+	maxSilence = 30 * time.Second
 	// maxUnknown is how long a run waits for a server that is away before it is refused
 	// for what all others meet: that one may answer.
 	maxUnknown = 5 * time.Minute
@@ -164,9 +166,9 @@ func (c *contact) hopeless(now time.Time) bool {
 	case c.failing.IsZero():
 		return false
 	case !c.compared.IsZero():
-		return c.charged >= maxCharged && c.met.Sub(c.compared) >= withoutAnswer
+		return c.charged >= maxCharged && c.met.Sub(c.compared) >= WithoutAnswer
 	}
-	return !c.settings.IsZero() && c.met.Sub(c.settings) >= withoutAnswer && now.Sub(c.met) <= maxSilence
+	return !c.settings.IsZero() && c.met.Sub(c.settings) >= WithoutAnswer && now.Sub(c.met) <= maxSilence
 }
 
 func (c *contact) failedOn(server string) {
@@ -217,8 +219,8 @@ func (c *contact) admit(servers int, now time.Time) decision {
 			return decision{verb: goOn}
 		}
 		return decision{verb: wait, until: c.began.Add(patience)}
-	case c.inFlight > 0 && now.Sub(c.failing) < withoutAnswer: // they will tell more
-		return decision{verb: wait, until: c.failing.Add(withoutAnswer)}
+	case c.inFlight > 0 && now.Sub(c.failing) < WithoutAnswer: // they will tell more
+		return decision{verb: wait, until: c.failing.Add(WithoutAnswer)}
 	case c.trials < firstTrials && now.Before(c.due):
 		return decision{verb: wait, until: c.due}
 	case c.trials < firstTrials:

@@ -44,7 +44,8 @@
 //   - InputMissing pauses the run: the input or the model is gone. A user restores
 //     it and resumes the run.
 //   - RequestsRefused pauses the run: no request is answered, for a cause that only a
-//     user can mend. Its control remembers what the requests met.
+//     user can mend. Its control remembers what the requests met. While another worker
+//     has answers, it changes nothing: the server of the one that reports it is at fault.
 //   - InputChanged ends the run: its input is not what was planned.
 //   - Reevaluate carries no news. Control, plan, deadline and grace are looked at
 //     in every step, so they need no event of their own.

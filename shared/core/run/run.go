@@ -227,7 +227,8 @@ const (
 	Finalized     EventKind = "finalized" // the output files are written, with Counts
 	Reevaluate    EventKind = "look"      // evaluate the run now
 	Wakeup        EventKind = "ring"      // evaluate it, and request again what is outstanding
-	// RequestsRefused pauses the run: no request is answered. Outcome names what they met.
+	// RequestsRefused pauses the run, unless another worker has answers: no request of the
+	// one that reports it is answered. Outcome names what they met.
 	RequestsRefused EventKind = "refused"
 	VariantPruned   EventKind = "pruned" // send nothing more of Variant, for the reason Why
 )
@@ -244,9 +245,10 @@ type Event struct {
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
 	Variant      uint32
 	Why          string
-	Outcome      string // RequestsRefused: what the requests met
-	Control      uint64 // RequestsRefused: the control sequence under which they met it
-	MessageIndex int    // the caller's own: Step returns it with a rejected event
+	Outcome      string    // RequestsRefused: what the requests met
+	Control      uint64    // RequestsRefused: the control sequence under which they met it
+	AnsweredAt   time.Time // RequestsRefused: when another worker had an answer last; zero: none known
+	MessageIndex int       // the caller's own: Step returns it with a rejected event
 }
 
 // Observed is what the documents of a run say at the time of a step.

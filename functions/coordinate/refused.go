@@ -1,0 +1,68 @@
+package coordinate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// withAnswers returns the events with what heartbeats tell of refusals: when a request for
+// an item of the same role was answered last, to a worker that does not hold the shard of
+// the one that reports the refusal. Other events need no look at the heartbeats.
+func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []run.Event) ([]run.Event, error) {
+	isRefusal := func(e run.Event) bool { return e.Kind == run.RequestsRefused }
+	if !slices.ContainsFunc(evs, isRefusal) {
+		return evs, nil
+	}
+	evs = slices.Clone(evs)
+	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
+		for i, e := range evs {
+			if !isRefusal(e) || slices.ContainsFunc(b.Holds, func(h health.HeldShard) bool {
+				return h.Run == m.Run && h.Shard == e.Shard
+			}) {
+				continue
+			}
+			at, err := c.answeredAt(ctx, m, b, e.Shard)
+			if err != nil {
+				return err
+			}
+			if at.After(e.AnsweredAt) {
+				evs[i].AnsweredAt = at
+			}
+		}
+		return nil
+	})
+	return evs, c.tolerate(ctx, err)
+}
+
+// answeredAt returns when the worker of the heartbeat had a request for an item answered
+// last, of the role that the shard has; zero if it had none for the shards that it holds.
+func (c *Coordinator) answeredAt(ctx context.Context, m record.Manifest, b health.Heartbeat, shard int) (
+	last time.Time, err error) {
+	role, err := c.index.RoleOf(ctx, m, shard)
+	if fault.Is(err, fault.NotFound) { // the shard is not planned
+		return last, nil
+	}
+	if err != nil {
+		return last, err
+	}
+	for _, h := range b.Holds {
+		if h.Run != m.Run || !h.AnsweredAt.After(last) {
+			continue
+		}
+		of, err := c.index.RoleOf(ctx, m, h.Shard)
+		if err != nil {
+			return last, err
+		}
+		if of == role {
+			last = h.AnsweredAt
+		}
+	}
+	return last, nil
+}
