@@ -211,6 +211,7 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
 		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept, WastedEstimated: s.WastedEstimated,
 	}}
+	e.RefusedLines = s.RefusedLines()
 	for _, r := range s.Roles {
 		e.Roles = append(e.Roles, shard.Counts{OK: int(r.Completed), Failed: int(r.Failed), ByClass: r.FailedByClass,
 			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, WastedTokens: r.WastedTokens,

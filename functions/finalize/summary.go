@@ -42,6 +42,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
+		sum.Phase = string(s.Reason.Phase(t.counts, sum.RefusedLines()))
 	}
 	err = f.putSummary(ctx, key, sum)
 	if fault.Is(err, fault.Conflict) { // another process wrote it first, with the same counts
@@ -86,7 +87,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 	now := f.Clock.Now().UTC()
 	sum := record.Summary{
 		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
-		Phase: string(s.Reason.Phase(t.counts)), Items: uint64(t.counts.OK + t.counts.Failed),
+		Phase: string(s.Reason.Phase(t.counts, 0)), Items: uint64(t.counts.OK + t.counts.Failed),
 		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass,
 		UsageUnknown: t.counts.UsageUnknown, Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
 		CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,

@@ -61,7 +61,7 @@ func (s *scenario) checkEnd(ctx context.Context, st run.State, f failures) {
 		want = run.CompletedWithErrors
 	}
 	if st.Reason != run.ReasonDone {
-		want = st.Reason.Phase(st.Counts)
+		want = st.Reason.Phase(st.Counts, 0)
 	}
 	if st.Phase != want {
 		s.audit.breakf("the run has ended as %s for the reason %s with %+v rows", st.Phase, st.Reason, f)

@@ -53,6 +53,15 @@ type Summary struct {
 	Roles []RoleCounts `json:"roles,omitempty"`
 }
 
+// RefusedLines returns how many lines of the input are no items of the run, because the
+// run could not read them as such.
+func (s Summary) RefusedLines() int {
+	if s.Rollout == nil {
+		return 0
+	}
+	return s.Rollout.Refused
+}
+
 // Rollout is how far a rollout is, or what it came to.
 type Rollout struct {
 	Batch      int `json:"batch,omitempty"` // the newest one, from 1; 0 after the end

@@ -39,6 +39,8 @@ func Outcome(s status.Status, path func(key string) string) error {
 		text = fmt.Sprintf("run %s has no items (its input has no lines)", s.Run)
 	case s.Phase.Succeeded():
 		return nil
+	case s.Phase == run.CompletedWithErrors && s.Items.AtFault() == 0 && s.Rollout != nil:
+		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, formatRefused(s.Rollout.Refused), path(record.OutputKey(s.Run, rollout.FailuresFile)))
 	case s.Phase == run.CompletedWithErrors:
 		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
 			s.Run, Count(s.Items.AtFault()), Count(s.Items.Total), path(s.Errors))
@@ -113,6 +115,9 @@ func WriteSummary(
 		if sum.Rollout != nil {
 			line("tickets", FormatRollout(*sum.Rollout))
 			line("selections", path(record.OutputKey(s.Run, rollout.SelectionsFile)))
+			if sum.Rollout.Refused > 0 || len(sum.Rollout.Failed) > 0 {
+				line("failures", path(record.OutputKey(s.Run, rollout.FailuresFile)))
+			}
 		}
 		line("completions", path(s.Outputs))
 		if s.Items.Failed > 0 {

@@ -33,7 +33,15 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, Count(uint64(r.Review))+" to review")
 	}
 	if r.Refused > 0 {
-		parts = append(parts, Count(uint64(r.Refused))+" lines are no tickets")
+		parts = append(parts, formatRefused(r.Refused))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// formatRefused formats how many lines of the input are no tickets.
+func formatRefused(n int) string {
+	if n == 1 {
+		return "1 line is no ticket"
+	}
+	return Count(uint64(n)) + " lines are no tickets"
 }

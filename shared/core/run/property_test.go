@@ -195,9 +195,12 @@ func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 		if c.failed >= prunedItems {
 			counts.ByClass = map[string]int{string(fault.Pruned): prunedItems}
 		}
-		end, class := c.reason.Phase(counts), c.reason.Class()
+		end, class := c.reason.Phase(counts, 0), c.reason.Class()
 		if end != c.end || class != c.class {
 			t.Errorf("%s: ends as %s, and its items as %s; want %s and %s", c.reason, end, class, c.end, c.class)
+		}
+		if refused := c.reason.Phase(counts, 1); (refused == CompletedWithErrors) != (c.reason == ReasonDone) {
+			t.Errorf("%s: with a refused line it ends as %s", c.reason, refused)
 		}
 		if !end.Ended() || end.Succeeded() != (end == Completed) {
 			t.Errorf("%s: ended %v, succeeded %v", end, end.Ended(), end.Succeeded())

@@ -78,11 +78,12 @@ func (r Reason) Class() fault.Class {
 }
 
 // Phase returns the terminal phase of a run that ended for the reason with the counts
-// of its items. Pruned items are no errors: the run decided to leave them out.
-func (r Reason) Phase(c shard.Counts) Phase {
+// of its items and of the lines that it refused as items. Pruned items are no errors: the
+// run decided to leave them out.
+func (r Reason) Phase(c shard.Counts, refused int) Phase {
 	switch r {
 	case ReasonDone:
-		if c.Failed > c.ByClass[string(fault.Pruned)] {
+		if c.Failed > c.ByClass[string(fault.Pruned)] || refused > 0 {
 			return CompletedWithErrors
 		}
 		return Completed
@@ -243,6 +244,7 @@ type Event struct {
 	Counts       shard.Counts
 	Role         int            // of the Shard
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
+	RefusedLines int            // Finalized: lines of the input that are no items
 	Variant      uint32
 	Why          string
 	Outcome      string    // RequestsRefused: what the requests met

@@ -124,7 +124,7 @@ func (d *decider) take(e Event) bool {
 		if d.Phase == Finalizing {
 			d.Counts = e.Counts
 			d.finalRoles(e.Roles)
-			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts), d.now
+			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts, e.RefusedLines), d.now
 		}
 	}
 	return true
