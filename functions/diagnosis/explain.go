@@ -269,6 +269,8 @@ func history(p status.Progress, s status.Status) (out []string) {
 	switch {
 	case p.Plan.Total == 0 && !st.Complete:
 		say("not planned yet")
+	case s.Rollout != nil && s.Rollout.Batch > 0:
+		say("%s", newestBatch(*s.Rollout))
 	case s.Items.Planned:
 		say("planned: %d items in %d shards", s.Items.Total, s.Shards.Total)
 	case st.Growing:
@@ -300,7 +302,7 @@ func history(p status.Progress, s status.Status) (out []string) {
 		}
 		say("%s", text)
 	}
-	return out
+	return append(out, refusedLines(s)...)
 }
 
 func because(reason string) string {

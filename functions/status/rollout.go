@@ -12,10 +12,13 @@ import (
 // rollout returns the progress of a rollout: by its last batch or, after its end, by its
 // summary.
 func (r *Reader) rollout(ctx context.Context, p Progress) (*record.Rollout, error) {
-	if p.Kind.Progress == nil || p.Plan.Appended == nil {
+	if p.Kind.Progress == nil {
 		return nil, nil
 	}
 	if !p.State.Phase.Ended() {
+		if p.Plan.Appended == nil {
+			return nil, nil
+		}
 		return p.Kind.Progress(ctx, kind.Appended{Blobs: r.ports.Blobs, Manifest: p.Manifest, Input: p.Plan.Appended.Input})
 	}
 	var sum record.Summary

@@ -118,7 +118,11 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 		if in, ok := uploadOf(s.opts.Deployment.Bucket, m); !ok || in.Key != e.Key || in.Size != e.Size {
 			continue
 		}
-		if m.Refused != "" || e.Found == string(blob.Kept) && !sameConfig(m.Config, cfg) {
+		if m.Refused != "" {
+			continue
+		}
+		k, err := s.opts.Kinds.Of(m.Kind)
+		if err != nil || e.Found == string(blob.Kept) && !sameConfig(m.Config, k.ManifestConfig(cfg)) {
 			continue
 		}
 		switch same, err := s.sameInput(ctx, m, e); {

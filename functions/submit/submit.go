@@ -274,6 +274,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "remove dedupe.enabled",
 			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}
 	}
+	m.Config = k.ManifestConfig(m.Config)
 	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
 		return err
 	}

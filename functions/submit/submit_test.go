@@ -311,9 +311,9 @@ func (brokenReader) Read([]byte) (int, error) {
 func TestRunOfAnUnknownKindIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	d.deploy.Defaults.Kind = "rollout"
+	d.deploy.Defaults.Kind = "trials"
 	m := d.upload("prompts/x.jsonl", prompt)
-	if want := `the kind of run "rollout" is not known (use one of: batch, train)`; !strings.Contains(m.Refused, want) {
+	if want := `the kind of run "trials" is not known (use one of: batch, rollout, train)`; !strings.Contains(m.Refused, want) {
 		t.Errorf("refused with %q, want %q", m.Refused, want)
 	}
 }

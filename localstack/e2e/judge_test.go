@@ -146,8 +146,10 @@ func (m *moodyJudge) judge(w http.ResponseWriter, r *http.Request, n, turn int) 
 }
 
 // say writes a chat's answer.
-func say(w http.ResponseWriter, text, finish string) {
-	_ = json.NewEncoder(w).Encode(map[string]any{"object": "chat.completion", "model": judgeModel,
+func say(w http.ResponseWriter, text, finish string) { sayAs(w, judgeModel, text, finish) }
+
+func sayAs(w http.ResponseWriter, model, text, finish string) {
+	_ = json.NewEncoder(w).Encode(map[string]any{"object": "chat.completion", "model": model,
 		"choices": []any{map[string]any{"index": 0, "finish_reason": finish,
 			"message": map[string]any{"role": "assistant", "content": text}}},
 		"usage": map[string]any{"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}})

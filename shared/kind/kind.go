@@ -27,6 +27,10 @@ type Kind struct {
 	// no machine of Executor starts; "" if the kind runs there too. Optional.
 	LocalOnly string
 
+	// ConfigOf returns what the manifests of runs have of a config. It is called once, before
+	// Complete. Optional: nil keeps the config.
+	ConfigOf func(config.Run) config.Run
+
 	// Complete decides what all readers of a run must agree on, from the run's
 	// config, the site and the head of each input: pool, model and dialect of the
 	// manifest. Its Invalid and Corrupt errors refuse the run. NotFound means that
@@ -146,6 +150,14 @@ type Ended struct {
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
 	// Attempts yields the shards that were claimed, in their order.
 	Attempts iter.Seq2[rollout.Attempt, error]
+}
+
+// ManifestConfig returns what the manifests of runs of the config have of it: see ConfigOf.
+func (k Kind) ManifestConfig(c config.Run) config.Run {
+	if k.ConfigOf == nil {
+		return c
+	}
+	return k.ConfigOf(c)
 }
 
 // Grows reports whether the plan of a run of the config grows.

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"io"
+	"slices"
 
 	"rollout/shared/config"
 	"rollout/shared/dialect"
@@ -18,26 +19,30 @@ import (
 //
 // Package rollout has the formats.
 func rolloutKind() Kind {
-	return Kind{Name: config.KindRollout, Executor: config.ExecutorInfer, Complete: completeRollout, OwnLines: true,
-		Grow: nextBatch, CutOf: cutBatch, Artifacts: rolloutArtifacts, Progress: rolloutProgress}
+	return Kind{Name: config.KindRollout, Executor: config.ExecutorInfer, ConfigOf: rolloutConfig,
+		Complete: completeRollout, OwnLines: true, Grow: nextBatch, CutOf: cutBatch,
+		Artifacts: rolloutArtifacts, Progress: rolloutProgress}
 }
 
-// completeRollout is Kind.Complete of a rollout. Its items are lines of the plain dialect,
-// whatever its tickets look like.
+// rolloutConfig is Kind.ConfigOf of a rollout: its items are lines of the plain dialect,
+// whatever its tickets look like, and a member's line carries its ticket under that name.
+func rolloutConfig(c config.Run) config.Run {
+	c.Input.Dialect = string(dialect.Plain)
+	c.Grades = slices.Clone(c.Grades)
+	for n := range c.Grades {
+		if g := &c.Grades[n]; g.Expected != "" {
+			g.Expected = "ticket." + g.Expected
+		}
+	}
+	return c
+}
+
+// completeRollout is Kind.Complete of a rollout.
 func completeRollout(ctx context.Context, m *record.Manifest, at Site) error {
 	if len(m.Inputs) != 1 {
 		return fault.New(fault.Invalid, "a rollout has one file of tickets, not %d", len(m.Inputs))
 	}
-	m.Config.Input.Dialect = string(dialect.Plain)
-	if err := CompletePrompts(ctx, m, at); err != nil {
-		return err
-	}
-	for n := range m.Config.Grades { // a member's line carries its ticket under that name
-		if g := &m.Config.Grades[n]; g.Expected != "" {
-			g.Expected = "ticket." + g.Expected
-		}
-	}
-	return nil
+	return CompletePrompts(ctx, m, at)
 }
 
 // nextBatch is Kind.Grow of a rollout.

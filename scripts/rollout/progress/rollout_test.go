@@ -41,7 +41,8 @@ func TestLinesThatAreNoTicketsFailTheRun(t *testing.T) {
 		t.Error(err)
 	}
 	s.Items.Done, s.Items.Failed = 7, 1
-	if err := Outcome(s, path); err == nil || !strings.Contains(err.Error(), "1 of 8 items failed (see runs/R/errors.jsonl)") {
+	if err := Outcome(s, path); err == nil || !strings.Contains(err.Error(),
+		"1 of 8 items failed (see runs/R/errors.jsonl)") {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,31 @@
+package diagnosis
+
+import (
+	"fmt"
+
+	"rollout/functions/status"
+	"rollout/shared/record"
+	"rollout/shared/rollout"
+)
+
+// newestBatch says how far a rollout is planned.
+func newestBatch(r record.Rollout) string {
+	text := fmt.Sprintf("batch %d of %d is planned, after %d of %d tickets", r.Batch, r.Batches, r.Tickets, r.AllTickets)
+	if r.Batch < r.Batches {
+		text += "; the next one begins when its answers are in"
+	}
+	return text
+}
+
+// refusedLines says which lines of a rollout's input are no tickets.
+func refusedLines(s status.Status) []string {
+	if s.Rollout == nil || s.Rollout.Refused == 0 {
+		return nil
+	}
+	file := record.OutputKey(s.Run, rollout.FailuresFile)
+	if s.EndedAt == nil {
+		return []string{fmt.Sprintf("lines of its input that are no tickets: %d; %s names them when it has ended",
+			s.Rollout.Refused, file)}
+	}
+	return []string{fmt.Sprintf("lines of its input that are no tickets: %d, see %s", s.Rollout.Refused, file)}
+}
