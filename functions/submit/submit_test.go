@@ -313,7 +313,8 @@ func TestRunOfAnUnknownKindIsRefusedByName(t *testing.T) {
 	d := newFixture(t)
 	d.deploy.Defaults.Kind = "trials"
 	m := d.upload("prompts/x.jsonl", prompt)
-	if want := `the kind of run "trials" is not known (use one of: batch, rollout, train)`; !strings.Contains(m.Refused, want) {
+	const want = `the kind of run "trials" is not known (use one of: batch, rollout, train)`
+	if !strings.Contains(m.Refused, want) {
 		t.Errorf("refused with %q, want %q", m.Refused, want)
 	}
 }

@@ -40,7 +40,8 @@ func Outcome(s status.Status, path func(key string) string) error {
 	case s.Phase.Succeeded():
 		return nil
 	case s.Phase == run.CompletedWithErrors && s.Items.AtFault() == 0 && s.Rollout != nil:
-		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, formatRefused(s.Rollout.Refused), path(record.OutputKey(s.Run, rollout.FailuresFile)))
+		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, formatRefused(s.Rollout.Refused),
+			path(record.OutputKey(s.Run, rollout.FailuresFile)))
 	case s.Phase == run.CompletedWithErrors:
 		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
 			s.Run, Count(s.Items.AtFault()), Count(s.Items.Total), path(s.Errors))
