@@ -213,11 +213,11 @@ test-vllm: vllm ## test the product against vLLM
 	ROLLOUT_TEST_SERVER=vllm $(GO) test -count=1 -v -timeout 60m ./localstack/servers
 .PHONY: test-vllm
 
-# Tests of the model and the trainer whose results must not depend on the processor.
-ARM64_TESTS    = TestExpIsWithinTwoUnitsInTheLastPlace|TestDrawsHaveTheGoldenDigest|TestAdamWFollowsItsFormula|TestSGDFollowsItsFormula|TestTenTrainingStepsHaveTheGoldenDigest/scalar/2_threads|TestTrainingsHaveTheGoldenDigests/scalar/2_threads
-ARM64_PACKAGES = ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training
+# Tests of the model, the trainer and the rules of rollouts whose results must not depend on the processor.
+ARM64_TESTS    = TestExpIsWithinTwoUnitsInTheLastPlace|TestDrawsHaveTheGoldenDigest|TestAdamWFollowsItsFormula|TestSGDFollowsItsFormula|TestTenTrainingStepsHaveTheGoldenDigest/scalar/2_threads|TestTrainingsHaveTheGoldenDigests/scalar/2_threads|TestTailsHaveTheGoldenDigest|TestVerdictsHaveTheGoldenBits|TestStatsHaveTheGoldenDigest
+ARM64_PACKAGES = ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training ./shared/core/gate ./shared/core/selection
 
-test-arm64: ## check that training and sampling on emulated arm64 give the same bits (needs qemu-user-static)
+test-arm64: ## check that training, sampling, selection and the gate on emulated arm64 give the same bits (needs qemu-user-static)
 	@command -v qemu-aarch64-static >/dev/null || \
 	  { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run '$(ARM64_TESTS)' $(ARM64_PACKAGES)

@@ -8,16 +8,16 @@ import (
 
 // Selection is what a policy selected of a group.
 type Selection struct {
-	Member    int     `json:"member"` // index in Group.Members; -1 if no member has an answer
-	Answer    string  `json:"answer"` // of that member; "" without one
-	Agreement float64 `json:"agreement"`
+	Member    int    // index in Group.Members; -1 if no member has an answer
+	Answer    string // of that member; "" without one
+	Agreement float64
 	// Votes has the distinct answers with the number of their members: most votes first,
 	// then by text.
-	Votes []Vote `json:"votes"`
+	Votes []Vote
 	// LabelMatch says whether Answer equals the label; nil without a label or an answer.
-	LabelMatch *bool  `json:"label_match"`
-	Teaches    Lesson `json:"teaches"`
-	Review     Review `json:"review"`
+	LabelMatch *bool
+	Teaches    Lesson
+	Review     Review
 }
 
 // Vote is an answer and how many members gave it.

@@ -1,9 +1,13 @@
 package selection
 
 import (
+	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"rollout/shared/core/identity"
 )
 
 func TestStats(t *testing.T) {
@@ -58,6 +62,32 @@ func TestAdvantage(t *testing.T) {
 	}
 }
 
+// TestStatsHaveTheGoldenDigest pins means, spreads and advantages of random scores. A
+// processor that fuses a product with a sum changes some of them.
+func TestStatsHaveTheGoldenDigest(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	var numbers []byte
+	add := func(x float64) { numbers = binary.LittleEndian.AppendUint64(numbers, math.Float64bits(x)) }
+	for range 200 {
+		var g Group
+		for i := range 8 {
+			g.Members = append(g.Members, Member{Sample: i, Score: r.Float64(), Scored: true})
+		}
+		s := g.Stats()
+		add(s.Mean)
+		add(s.Spread)
+		for _, m := range g.Members {
+			a, _ := s.Advantage(m)
+			add(a)
+		}
+	}
+	const want = "9a792f6e39a3bca75d83443b51e9d58c7f308cc9a4e1a5df4ba7eabd869f6919"
+	if got := identity.Content(numbers).String(); got != want {
+		t.Errorf("the digest is %s, want %s", got, want)
+	}
+}
+
 // TestScoresWithoutValue checks that a score that would spoil every sum counts as missing.
 func TestScoresWithoutValue(t *testing.T) {
 	t.Parallel()
@@ -72,6 +102,15 @@ func TestScoresWithoutValue(t *testing.T) {
 		if s := p.Select(g, 0); s.Member != 0 || s.Teaches != NoLesson {
 			t.Errorf("%s selects member %d, which teaches %q", p.Name, s.Member, s.Teaches)
 		}
+	}
+}
+
+// TestZeroHasNoSign checks that the two zeros of floating point numbers are one score.
+func TestZeroHasNoSign(t *testing.T) {
+	t.Parallel()
+	g := Group{Members: []Member{{Answer: "A", Score: math.Copysign(0, -1), Scored: true}}}
+	if s := g.Stats(); math.Signbit(s.Mean) {
+		t.Errorf("the mean is %v", s.Mean)
 	}
 }
 
