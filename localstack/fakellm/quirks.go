@@ -26,6 +26,11 @@ func (s *Server) answer(q *completion) answer {
 		s.spaced.increment(q.prompt, f.SpacesTimes) {
 		return spaces(q, "{", "\n", `"answer":`)
 	}
+	if s.cfg.Script != nil {
+		if text, ok := s.cfg.Script(q.body); ok {
+			return answer{finish: "stop", digest: q.digest(), asked: words(q.prompt), words: strings.SplitAfter(text, " ")}
+		}
+	}
 	return answerTo(q, s.cfg.Tokens)
 }
 

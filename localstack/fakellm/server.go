@@ -33,6 +33,9 @@ type Config struct {
 	MaxRunning   int           // requests that run at once; the others wait; 0 for no limit
 	Saturation   int           // requests at once from which they slow each other down; 0 for never
 	Faults       Faults
+	// Script, if set, answers the requests for which it returns true: it gets the body and
+	// returns the text of the answer.
+	Script func(body []byte) (string, bool)
 	// OnRunning, if set, is called while a request counts as running, before
 	// it is answered. Tests use it as a barrier.
 	OnRunning func()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"rollout/localstack/clerk"
 	"rollout/localstack/fakellm"
 )
 
@@ -33,9 +34,13 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&o.config.MaxRunning, "max-running", 0, "`number` of requests that run at once, others wait; 0 for no limit")
 	f.IntVar(&o.config.Saturation, "saturation", 0, "`number` of requests at once from which they slow each other "+
 		"down; 0 for never")
+	scripted := f.Bool("clerk", false, "answer the tickets of a rollout as a clerk does who knows the guidance alone")
 	faults(f, &o.config.Faults)
 	if err := f.Parse(args); err != nil {
 		return o, err
+	}
+	if *scripted {
+		o.config.Script = clerk.Answer
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
