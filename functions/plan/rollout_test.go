@@ -111,8 +111,9 @@ func TestPlanOfARolloutIsItsBatches(t *testing.T) {
 		got != "[4 2 2 2]" {
 		t.Fatalf("both batches give %+v with shards of %s", p, got)
 	}
-	want := rollout.Stage{Schema: record.Schema, Input: 2, Batch: 1, From: 3, To: 5, Tickets: 5, Members: 2, Refused: 1,
-		Guidance: map[string]int{"m": 0}, Totals: rollout.Totals{Tickets: 3, Answered: 5,
+	want := rollout.Stage{Schema: record.Schema, Input: 2, Kind: rollout.Answering, Items: 4, Batch: 1, From: 3, To: 5,
+		Members: 2, Book: rollout.Book{Tickets: 5, Refused: 1}, Guidance: map[string]int{"m": 0},
+		Steps: map[string][]rollout.StepSum{"m": {{Scored: 5, Score: 5}}}, Totals: rollout.Totals{Tickets: 3, Answered: 5,
 			Failed: map[string]int{"engine": 1}, Selected: 3, Agreement: 3, Labelled: 3, Right: 3, Scored: 5, Score: 5}}
 	if diff := cmp.Diff(want, d.stage(2)); diff != "" {
 		t.Errorf("the second batch (-want +got)\n%s", diff)

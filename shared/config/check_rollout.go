@@ -14,7 +14,7 @@ func (r Run) checkRollout(c *checker, at string) {
 	if r.Kind != KindRollout {
 		for _, f := range []optionalKey{{"rollout", r.Rollout != nil}, {"mission", r.Missions != nil},
 			{"decode", r.Decodes != nil}, {"answer", r.Answer != nil}, {"runner", r.Runner != nil},
-			{"selection", r.Selection != nil}} {
+			{"selection", r.Selection != nil}, {"reflection", r.Reflection != nil}, {"gate", r.Gate != nil}} {
 			if f.set {
 				c.add(under(at, f.name), "applies only to a rollout, and this run is a %s: set kind = %q, or remove the table",
 					cmp.Or(r.Kind, KindBatch), KindRollout)
@@ -31,6 +31,7 @@ func (r Run) checkRollout(c *checker, at string) {
 	r.AnswerOf().check(c, under(at, "answer"))
 	r.checkRunner(c, under(at, "runner"))
 	r.SelectionOf().check(c, under(at, "selection"))
+	r.checkReflection(c, at)
 	for i, g := range r.Grades {
 		if g.Kind == GradeJudge {
 			c.add(element(under(at, "grade"), i)+".kind",

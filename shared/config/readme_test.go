@@ -139,6 +139,8 @@ func allSettings() (out []setting) {
 	run.Request = &Request{}
 	rollout, runner, selection := DefaultRollout(), DefaultRunner(), DefaultSelection()
 	run.Rollout, run.Answer, run.Runner, run.Selection = &rollout, &Answer{}, &runner, &selection
+	reflection, gate := DefaultReflection(), DefaultGate()
+	run.Reflection, run.Gate = &reflection, &gate
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}
@@ -201,6 +203,9 @@ func TestReferenceListsEveryConfigKey(t *testing.T) {
 		"algorithm": true,
 		"snapshot":  true,
 		"defaults":  true,
+
+		"reflection.sampling": true,
+		"reflection.request":  true,
 	} // tables that have rows themselves
 	for _, s := range allSettings() {
 		key := referenceKey(listed, s.key)

@@ -12,6 +12,9 @@ const (
 type Rollout struct {
 	// Seed is what the order of the tickets and the seeds of their answers are made from.
 	Seed int64 `toml:"seed" json:"seed"`
+	// Epochs is how many times each ticket is answered, in another order each time. With
+	// more than one there must be a Reflection: without it the answers would be the same.
+	Epochs int `toml:"epochs" json:"epochs,omitempty"`
 	// System and Prompt are the messages that ask about a ticket, with TicketPlaces.
 	// Messages of a ticket that has its own stand in the place of Prompt. System may be "".
 	System string `toml:"system" json:"system,omitempty"`
@@ -97,8 +100,8 @@ const (
 	maxVerdicts   = 100
 )
 
-// DefaultRollout returns seed 0 and a prompt of guidance and content.
-func DefaultRollout() Rollout { return Rollout{Prompt: "{guidance}\n\n{content}"} }
+// DefaultRollout returns seed 0, one epoch and a prompt of guidance and content.
+func DefaultRollout() Rollout { return Rollout{Epochs: 1, Prompt: "{guidance}\n\n{content}"} }
 
 // DefaultRunner returns batches of 64 tickets.
 func DefaultRunner() Runner { return Runner{RolloutBatchSize: 64} }
@@ -107,7 +110,11 @@ func DefaultRunner() Runner { return Runner{RolloutBatchSize: 64} }
 func DefaultSelection() Selection { return Selection{Policy: SelectVote, ReviewBelow: 0.5} }
 
 // RolloutOf returns the run's [rollout], with its defaults.
-func (r Run) RolloutOf() Rollout { return valueOr(r.Rollout, DefaultRollout) }
+func (r Run) RolloutOf() Rollout {
+	out := valueOr(r.Rollout, DefaultRollout)
+	out.Epochs = max(1, out.Epochs)
+	return out
+}
 
 // RunnerOf returns the run's [runner], with its defaults.
 func (r Run) RunnerOf() Runner { return valueOr(r.Runner, DefaultRunner) }

@@ -43,7 +43,7 @@ review_below = 0.7
 	want := DefaultRun()
 	want.Kind = KindRollout
 	want.Missions = []Mission{{Name: "m", Scaffold: "S", Entries: []string{"a", "b"}}}
-	want.Rollout = &Rollout{Seed: 7, System: "{guidance}", Prompt: "{content} {mission}"}
+	want.Rollout = &Rollout{Seed: 7, Epochs: 1, System: "{guidance}", Prompt: "{content} {mission}"}
 	want.Decodes = []Decode{{Temperature: ptr(0.5), TopP: ptr(0.9), MaxTokens: ptr(5), Stop: []string{"x"},
 		Seed: ptr(int64(3)), Samples: 4}, {}}
 	want.Answer = &Answer{Pattern: "(y|n)", Verdicts: []string{"y", "n"}, IgnoreCase: true}

@@ -24,13 +24,17 @@ type Run struct {
 	Limits  Limits   `toml:"limits" json:"limits"`
 	Dedupe  Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
 	Grades  []Grade  `toml:"grade" json:"grade,omitempty"`
-	// Rollout to Selection are nil unless Kind is KindRollout; nil means the defaults.
+	// Rollout to Gate are nil unless Kind is KindRollout; nil means the defaults.
 	Rollout   *Rollout   `toml:"rollout" json:"rollout,omitempty"`
 	Missions  []Mission  `toml:"mission" json:"mission,omitempty"`
 	Decodes   []Decode   `toml:"decode" json:"decode,omitempty"`
 	Answer    *Answer    `toml:"answer" json:"answer,omitempty"`
 	Runner    *Runner    `toml:"runner" json:"runner,omitempty"`
 	Selection *Selection `toml:"selection" json:"selection,omitempty"`
+	// Reflection improves the guidance; nil leaves it as it is. Gate is what a better
+	// guidance must show; nil means the defaults.
+	Reflection *Reflection `toml:"reflection" json:"reflection,omitempty"`
+	Gate       *Gate       `toml:"gate" json:"gate,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots

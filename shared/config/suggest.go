@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,8 @@ func shorten(s string) string { return text.Truncate(s, maxQuoted, "…") }
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // suggest returns the known path that an unknown key of a table most likely
-// means: the nearest spelling in that table, else the same name in another
-// table that is in no list. It returns "" without a good match.
+// means: the nearest spelling in that table, else the same name in another table that is
+// in no list: the one that is the least deep. It returns "" without a good match.
 func suggest(known []string, table, key string) string {
 	table = withoutIndexes(table)
 	var here, elsewhere []string
@@ -31,7 +32,9 @@ func suggest(known []string, table, key string) string {
 	if name := nearest(here, key); name != "" {
 		return name
 	}
-	if len(elsewhere) == 1 {
+	depth := func(path string) int { return strings.Count(path, ".") }
+	slices.SortStableFunc(elsewhere, func(a, b string) int { return depth(a) - depth(b) })
+	if len(elsewhere) == 1 || len(elsewhere) > 1 && depth(elsewhere[0]) < depth(elsewhere[1]) {
 		return elsewhere[0]
 	}
 	return ""

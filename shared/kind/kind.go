@@ -103,6 +103,7 @@ type Role struct {
 	Model    config.Model
 	Sampling config.Sampling
 	Request  *config.Request // nil without settings
+	Graded   bool            // answers get the scores of the run's graders
 }
 
 // Site is where a run is submitted to.

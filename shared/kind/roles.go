@@ -32,7 +32,8 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 			return nil, fault.Wrap(err, "role %s", r.Name)
 		}
 		out = append(out, record.Role{Name: r.Name, Pool: pool.Name, ModelURI: pool.Model,
-			ModelID: identity.Model(pool.Model, revision).String(), Sampling: r.Sampling, Request: r.Request})
+			ModelID: identity.Model(pool.Model, revision).String(), Sampling: r.Sampling, Request: r.Request,
+			Graded: r.Graded})
 	}
 	return out, nil
 }

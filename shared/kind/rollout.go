@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -15,12 +16,13 @@ import (
 // rolloutKind answers each ticket of its input several times, in global batches, and
 // selects an answer of each. Its plan is what it appends:
 //
-//	tickets ─▶ batch 0 ─▶ answers ─▶ batch 1 ─▶ … ─▶ complete ─▶ artifacts
+//	tickets ─▶ batch 0 ─▶ answers ─▶ reflection, comparison ─▶ batch 1 ─▶ … ─▶ complete ─▶ artifacts
 //
 // Package rollout has the formats.
 func rolloutKind() Kind {
 	return Kind{Name: config.KindRollout, Executor: config.ExecutorInfer, ConfigOf: rolloutConfig,
-		Complete: completeRollout, OwnLines: true, Grow: nextBatch, CutOf: cutBatch,
+		Complete: completeRollout, OwnLines: true,
+		Roles: rolloutRoles, Grow: appendStage, RoleOf: stageRole, CutOf: cutBatch,
 		Artifacts: rolloutArtifacts, Progress: rolloutProgress}
 }
 
@@ -42,49 +44,43 @@ func completeRollout(ctx context.Context, m *record.Manifest, at Site) error {
 	if len(m.Inputs) != 1 {
 		return fault.New(fault.Invalid, "a rollout has one file of tickets, not %d", len(m.Inputs))
 	}
+	if err := rollout.CheckConfig(m.Config); err != nil {
+		return err
+	}
 	return CompletePrompts(ctx, m, at)
 }
 
-// nextBatch is Kind.Grow of a rollout.
-func nextBatch(ctx context.Context, g Growth, w io.Writer) error {
-	m := g.Manifest
-	if g.Input == len(m.Inputs) {
-		book, err := rollout.Import(ctx, g.Blobs, m, g.Source)
-		if err != nil || book.Tickets == 0 {
-			return err
+// appendStage is Kind.Grow of a rollout.
+func appendStage(ctx context.Context, g Growth, w io.Writer) error {
+	outcomes := func(yield func(rollout.Outcome, error) bool) {
+		for it, err := range g.Items {
+			if !yield(rollout.Outcome{Line: it.Line, Class: it.Class, Row: it.Row}, err) {
+				return
+			}
 		}
-		return rollout.Start(m, g.Input, book).Write(ctx, g.Blobs, m, w)
 	}
-	last, err := rollout.ReadStage(ctx, g.Blobs, m.Run, g.Input-1)
-	if err != nil {
-		return err
-	}
-	reader, err := rollout.NewReader(m.Config)
-	if err != nil {
-		return err
-	}
-	totals := last.Totals.Clone()
-	var members []rollout.Outcome
-	for it, err := range g.Items {
-		if err != nil {
-			return err
-		}
-		members = append(members, rollout.Outcome{Line: it.Line, Class: it.Class, Row: it.Row})
-		if len(members) < last.Members {
-			continue
-		}
-		group, err := reader.Read(members)
-		if err != nil {
-			return err
-		}
-		totals.Add(group)
-		members = members[:0]
-	}
-	next, more := last.Next(m.Config, totals)
-	if !more {
+	return rollout.Growing{Blobs: g.Blobs, Manifest: g.Manifest, Source: g.Source, Outcomes: outcomes}.
+		Append(ctx, g.Input, w)
+}
+
+// stageRole is Kind.RoleOf of a rollout.
+func stageRole(ctx context.Context, a Appended) (string, error) {
+	s, err := rollout.ReadStage(ctx, a.Blobs, a.Manifest.Run, a.Input)
+	return s.Kind.Role(), err
+}
+
+// rolloutRoles is Kind.Roles of a rollout: one that reflects has a model for that, and
+// compares answers that are none of its own.
+func rolloutRoles(c config.Run) []Role {
+	r := c.Reflection
+	if r == nil {
 		return nil
 	}
-	return next.Write(ctx, g.Blobs, m, w)
+	return []Role{
+		{Name: rollout.RoleReflect, Key: "reflection.model", Model: config.Model{URI: cmp.Or(r.Model, c.Model.URI)},
+			Sampling: r.ReflectionSampling(), Request: r.Request},
+		{Name: rollout.RoleCompare, Model: c.Model, Sampling: c.Sampling, Request: c.Request, Graded: true},
+	}
 }
 
 // cutBatch is Kind.CutOf of a rollout.

@@ -21,6 +21,8 @@ type Role struct {
 	ModelID  string          `json:"model_id"` // hex
 	Sampling config.Sampling `json:"sampling"`
 	Request  *config.Request `json:"request,omitempty"` // nil without settings
+	// Graded says that answers of the role get the scores of the run's graders.
+	Graded bool `json:"graded,omitempty"`
 }
 
 // RoleAnswer is the name of role 0.
@@ -59,14 +61,17 @@ func (m Manifest) RoleNumber(name string) (uint32, error) {
 // InRole returns the manifest as it holds for items of the role: with the pool, the
 // model, the sampling parameters and the request settings of the role in the places of
 // the answer's. Items of other roles, which the run itself asks for, are plain lines.
-// They are not graded, and their failures do not end the run.
+// They are not graded unless the role is, and their failures do not end the run.
 func (m Manifest) InRole(n uint32) (Manifest, error) {
 	r, err := m.Role(n)
 	if err != nil || n == 0 {
 		return m, err
 	}
 	m.Pool, m.ModelURI, m.ModelID, m.Dialect = r.Pool, r.ModelURI, r.ModelID, string(dialect.Plain)
-	m.Config.Sampling, m.Config.Request, m.Config.Grades = r.Sampling, r.Request, nil
+	m.Config.Sampling, m.Config.Request = r.Sampling, r.Request
+	if !r.Graded {
+		m.Config.Grades = nil
+	}
 	m.Config.Limits.FailFast = false
 	return m, nil
 }

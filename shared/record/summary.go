@@ -64,13 +64,16 @@ func (s Summary) RefusedLines() int {
 
 // Rollout is how far a rollout is, or what it came to.
 type Rollout struct {
-	Batch      int `json:"batch,omitempty"` // the newest one, from 1; 0 after the end
-	Batches    int `json:"batches"`
-	Tickets    int `json:"tickets"`               // of the batches that are over
-	AllTickets int `json:"all_tickets,omitempty"` // of the run; 0 after the end
-	AllItems   int `json:"all_items,omitempty"`   // answers of AllTickets; 0 after the end
-	Refused    int `json:"refused_lines"`         // lines of the input that are no tickets
-	Answered   int `json:"answered"`              // answers with a verdict
+	Stage      string `json:"stage,omitempty"` // what is asked now. Example: "answer"; "" after the end
+	Epoch      int    `json:"epoch,omitempty"` // the present one, from 1; 0 after the end
+	Epochs     int    `json:"epochs"`
+	Batch      int    `json:"batch,omitempty"` // the newest one, from 1; 0 after the end
+	Batches    int    `json:"batches"`
+	Tickets    int    `json:"tickets"`               // of the batches that are over
+	AllTickets int    `json:"all_tickets,omitempty"` // of the run; 0 after the end
+	AllItems   int    `json:"all_items,omitempty"`   // answers of AllTickets; 0 after the end
+	Refused    int    `json:"refused_lines"`         // lines of the input that are no tickets
+	Answered   int    `json:"answered"`              // answers with a verdict
 	// Failed counts the answers without a verdict by cause: unparsable, or the class of an
 	// item's failure.
 	Failed map[string]int `json:"failed,omitempty"`
@@ -81,6 +84,29 @@ type Rollout struct {
 	Agreement *float64 `json:"agreement"`
 	Accuracy  *float64 `json:"accuracy"`
 	Score     *float64 `json:"score"`
+	// Guidance is the newest step of each mission's guidance. Of the Reflections so many
+	// were Accepted. Stopped says why the run ended before its last epoch.
+	Guidance    map[string]int `json:"guidance,omitempty"`
+	Reflections int            `json:"reflections,omitempty"`
+	Accepted    int            `json:"accepted,omitempty"`
+	Stopped     string         `json:"stopped,omitempty"`
+	// Missions is what an ended run came to, by mission.
+	Missions map[string]Mission `json:"missions,omitempty"`
+}
+
+// Mission is what a rollout came to in one mission.
+type Mission struct {
+	Steps    int  `json:"steps"`    // of its guidance beyond the one that it began with
+	Promoted int  `json:"promoted"` // the step that guidance.json has
+	Gated    bool `json:"gated"`    // each step was compared with the one before
+	// Scores are the mean scores of the answers under each step, from 0 on; null without
+	// scores.
+	Scores []*float64 `json:"scores"`
+	// HoldoutAtStart and Holdout are the mean scores of step 0 and of the promoted step on
+	// HoldoutTickets that decide nothing; absent if there are none.
+	HoldoutTickets int      `json:"holdout_tickets,omitempty"`
+	HoldoutAtStart *float64 `json:"holdout_at_start,omitempty"`
+	Holdout        *float64 `json:"holdout,omitempty"`
 }
 
 // MeanScore is the mean of the scores that completed items have. Items without a

@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/selection"
 	"rollout/shared/fault"
 	"rollout/shared/record"
@@ -23,6 +26,8 @@ const (
 	SelectionsFile   = "selections.jsonl"    // a row for each ticket
 	ReviewFile       = "manual_review.jsonl" // a row for each ticket that a person shall look at
 	MetricsFile      = "metrics_epoch.jsonl" // a row for each epoch
+	ReflectionFile   = "reflection.jsonl"    // a row for each reflection
+	CandidatesFile   = "candidates.jsonl"    // a row for each plan that a reflection made
 	AttemptsFile     = "attempts.jsonl"      // a row for each shard: who answered it
 )
 
@@ -91,6 +96,8 @@ type metrics struct {
 	MeanAgreement *float64 `json:"agreement"`
 	Accuracy      *float64 `json:"accuracy"` // of the selections that have a label
 	MeanScore     *float64 `json:"score"`
+
+	from int // the first batch
 }
 
 // Attempt is a row of AttemptsFile: the shard of a batch and who answered it. It is the
@@ -117,26 +124,37 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 	if err != nil {
 		return record.Rollout{}, err
 	}
-	p := publisher{Ended: e, reader: reader, files: map[string]*object{}}
-	for _, name := range []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, AttemptsFile} {
+	p := publisher{Ended: e, reader: reader, files: map[string]*object{}, measured: map[string]map[int]Measure{}}
+	names := []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, AttemptsFile}
+	if e.Manifest.Config.Reflection != nil {
+		names = append(names, ReflectionFile, CandidatesFile)
+	}
+	for _, name := range names {
 		p.files[name] = open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, name))
 	}
 	err = p.write(ctx)
 	for _, name := range sortedKeys(p.files) {
 		err = errors.Join(err, p.files[name].finish(err))
 	}
-	out := p.epoch.summary()
-	out.Batches, out.Refused = p.epoch.Batches, p.refused
-	return out, err
+	if err == nil {
+		err = p.publishGuidance(ctx)
+	}
+	p.out.Refused = p.refused
+	return p.out, err
 }
 
 // publisher is a call of Publish.
 type publisher struct {
 	Ended
-	reader  *Reader
-	files   map[string]*object
-	epoch   metrics
-	refused int // lines that are no tickets
+	reader *Reader
+	files  map[string]*object
+	epoch  metrics
+	all    Totals
+	last   Stage // the newest one
+	// measured has the newest measure of each mission's guidance on its holdout, by step.
+	measured map[string]map[int]Measure
+	out      record.Rollout
+	refused  int // lines that are no tickets
 }
 
 // lineCount counts the lines that are written through it.
@@ -172,8 +190,10 @@ func (p *publisher) write(ctx context.Context) error {
 			return err
 		}
 	}
-	p.epoch.MeanAgreement, p.epoch.Accuracy, p.epoch.MeanScore = p.epoch.Progress()
-	if err := p.row(MetricsFile, p.epoch); err != nil {
+	if err := p.epochRow(); err != nil {
+		return err
+	}
+	if err := p.reflections(ctx); err != nil {
 		return err
 	}
 	for a, err := range p.Attempts {
@@ -194,6 +214,133 @@ func (p *publisher) ticket(members []Outcome) error {
 		return err
 	}
 	return p.groupRows(g)
+}
+
+// epochRow appends the row of the epoch.
+func (p *publisher) epochRow() error {
+	p.epoch.MeanAgreement, p.epoch.Accuracy, p.epoch.MeanScore = p.epoch.means()
+	return p.row(MetricsFile, p.epoch)
+}
+
+// candidateRow is a row of CandidatesFile.
+type candidateRow struct {
+	Reflection int    `json:"reflection"`
+	Mission    string `json:"mission"`
+	Step       int    `json:"step"` // that it was made from
+	Number     int    `json:"candidate"`
+	Accepted   bool   `json:"accepted"`
+	Candidate
+}
+
+// reflections appends the rows of the run's reflections, and notes how far the run came.
+func (p *publisher) reflections(ctx context.Context) error {
+	for s, err := range Stages(ctx, p.Blobs, p.Manifest) {
+		if err != nil {
+			return err
+		}
+		p.last = s
+		if s.Over == nil {
+			continue
+		}
+		if h := s.Over.Holdout; h != nil {
+			p.measured[s.Over.Mission] = map[int]Measure{s.Over.NewStep: *h}
+		}
+		if err := p.row(ReflectionFile, s.Over); err != nil {
+			return err
+		}
+		for n, c := range s.Over.Candidates {
+			won := s.Over.Result == ResultAccepted && n == s.Over.Best
+			if err := p.row(CandidatesFile, candidateRow{s.Over.Number, s.Over.Mission, s.Over.Step, n, won, c}); err != nil {
+				return err
+			}
+		}
+	}
+	batches := p.out.Batches
+	p.out = p.all.summary()
+	p.out.Batches, p.out.Epochs, p.out.Stopped = batches, p.last.Epoch+1, p.last.Stopped
+	p.out.Reflections, p.out.Accepted, p.out.Guidance = p.last.Reflections, p.last.Accepted, p.last.Guidance
+	if p.Manifest.Config.Reflection == nil {
+		return nil
+	}
+	p.out.Missions = map[string]record.Mission{}
+	for _, m := range p.Manifest.Config.Missions {
+		p.out.Missions[m.Name] = p.last.mission(m.Name, p.measured[m.Name])
+	}
+	return nil
+}
+
+// publishGuidance copies the steps of each mission's guidance to the files of the run, and
+// the one that is promoted: the best of them.
+func (p *publisher) publishGuidance(ctx context.Context) error {
+	m := p.Manifest
+	for _, mission := range m.Config.Missions {
+		newest, known := p.last.Guidance[mission.Name]
+		if !known { // the run ended before its first batch
+			continue
+		}
+		best := p.last.promoted(mission.Name)
+		for step := range newest + 1 {
+			g, err := readGuidance(ctx, p.Blobs, m.Run, mission.Name, step)
+			if err != nil {
+				return err
+			}
+			if err := create(ctx, p.Blobs, GuidanceKey(m.Run, mission.Name, step), g.Encode()); err != nil {
+				return err
+			}
+			if step == best {
+				if err := create(ctx, p.Blobs, PromotedKey(m.Run, mission.Name), g.Encode()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// promoted returns the step of a mission's guidance that is best. With a gate each step
+// has twice been shown to be better than the one before; without, it is the one whose
+// answers have the highest mean score, or the newest if there are no scores.
+func (s Stage) promoted(mission string) int {
+	best := s.Guidance[mission]
+	if s.Pools[mission].Gate.Len() > 0 {
+		return best
+	}
+	highest := math.Inf(-1)
+	for step, sum := range s.Steps[mission] {
+		if mean := ratio(sum.Score, float64(sum.Scored)); mean != nil && *mean > highest {
+			best, highest = step, *mean
+		}
+	}
+	return best
+}
+
+// mission returns what a run came to in a mission, whose promoted step was measured on its
+// holdout if measured has it.
+func (s Stage) mission(name string, measured map[int]Measure) record.Mission {
+	out := record.Mission{Steps: s.Guidance[name], Promoted: s.promoted(name), Gated: s.Pools[name].Gate.Len() > 0}
+	for _, sum := range s.Steps[name] {
+		out.Scores = append(out.Scores, ratio(sum.Score, float64(sum.Scored)))
+	}
+	if m, ok := s.Start[name]; ok && m.Tickets > 0 {
+		out.HoldoutTickets, out.HoldoutAtStart = m.Tickets, &m.Score
+		if out.Promoted == 0 {
+			out.Holdout = &m.Score
+		}
+	}
+	if m, ok := measured[out.Promoted]; ok && m.Tickets > 0 {
+		out.Holdout = &m.Score
+	}
+	return out
+}
+
+// GuidanceKey returns the key of a step of a mission's guidance among the files of a run.
+func GuidanceKey(run identity.RunID, mission string, step int) string {
+	return record.OutputKey(run, fmt.Sprintf("guidance/%s/step-%d.json", mission, step))
+}
+
+// PromotedKey returns the key of the promoted guidance of a mission.
+func PromotedKey(run identity.RunID, mission string) string {
+	return record.OutputKey(run, "guidance/"+mission+"/guidance.json")
 }
 
 // row appends a row to a file.
@@ -220,9 +367,17 @@ func (p *publisher) refusedLines(ctx context.Context) error {
 
 // groupRows appends the rows of a ticket.
 func (p *publisher) groupRows(g Group) error {
-	p.epoch.Add(g)
 	first := g.members[0]
-	p.epoch.Batches = first.Batch + 1
+	if first.Epoch != p.epoch.Epoch {
+		if err := p.epochRow(); err != nil {
+			return err
+		}
+		p.epoch = metrics{Epoch: first.Epoch, from: first.Batch}
+	}
+	p.epoch.Add(g)
+	p.all.Add(g)
+	p.epoch.Batches = first.Batch + 1 - p.epoch.from
+	p.out.Batches = first.Batch + 1
 	of := about{Group: g.ticket.Group, Mission: g.ticket.Mission, Epoch: first.Epoch, Batch: first.Batch, Step: first.Step}
 	if g.ticket.Label != "" {
 		of.Label = &g.ticket.Label

@@ -6,13 +6,16 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/guidance"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -21,11 +24,13 @@ import (
 )
 
 // The book of a run is its tickets as they were at the first batch: from then on the run
-// needs its input no more. It has three objects, written in this order, create-only:
+// needs its input no more. It has these objects, written in this order, create-only:
 //
 //	tickets  the valid lines as they are
 //	refused  a Refused for each other line
-//	order    a record for each ticket, in the order of the epoch: see place
+//	guidance step 0 of each mission
+//	pool     a record for each ticket that is set aside, by Pools: see place
+//	order    a record for each other ticket, in the order of epoch 0, then of epoch 1, …
 
 // place is where a ticket stands: a record of the order, of placeSize bytes, all LE.
 type place struct {
@@ -62,12 +67,27 @@ func key(run identity.RunID, name string) string {
 func ticketsKey(run identity.RunID) string { return key(run, "tickets.jsonl") }
 func refusedKey(run identity.RunID) string { return key(run, "refused.jsonl") }
 func orderKey(run identity.RunID) string   { return key(run, "order") }
+func poolKey(run identity.RunID) string    { return key(run, "pool") }
 
 // Book says what the book of a run has.
 type Book struct {
-	Tickets int
-	Refused int // lines that are no tickets
+	Tickets int `json:"tickets"` // of an epoch
+	Refused int `json:"refused"` // lines that are no tickets
+	// Pools are the tickets of each mission that are set aside, in a run that reflects.
+	Pools map[string]Pools `json:"pools,omitempty"`
 }
+
+// Pools are the tickets of a mission that no epoch answers: positions in the book's pool.
+type Pools struct {
+	Gate    Span `json:"gate"`
+	Confirm Span `json:"confirm"`
+	Holdout Span `json:"holdout"`
+	// Known is how many tickets of the mission have a known outcome.
+	Known int `json:"known"`
+}
+
+// maxOrder bounds the tickets of all epochs.
+const maxOrder = 16_000_000
 
 // Import writes the book of a run from its pinned input, unless it exists. A missing or
 // changed input is the error of package input. More than config.MaxTickets are Invalid.
@@ -76,7 +96,8 @@ func Import(ctx context.Context, blobs blob.Store, m record.Manifest, from recor
 	if err != nil {
 		return Book{}, err
 	}
-	i := importer{missions: m.Config.Missions, checker: c, limit: config.MaxTickets, keys: map[identity.ContentID]uint64{}}
+	i := importer{run: m, missions: m.Config.Missions, checker: c, limit: config.MaxTickets,
+		keys: map[identity.ContentID]uint64{}}
 	err = stream(ctx, blobs, ticketsKey(m.Run), func(w io.Writer) error {
 		r, err := input.OpenPinned(ctx, blobs, from.Key, blob.GetOptions{Version: from.Version})
 		if err != nil {
@@ -91,23 +112,112 @@ func Import(ctx context.Context, blobs blob.Store, m record.Manifest, from recor
 	if err := create(ctx, blobs, refusedKey(m.Run), i.refused.Bytes()); err != nil {
 		return Book{}, err
 	}
-	var order []byte
-	for _, n := range identity.Order(uint64(m.Config.RolloutOf().Seed), 0, len(i.places)) {
-		order = i.places[n].append(order)
+	for _, mission := range m.Config.Missions {
+		g, err := guidance.New(mission.Name, mission.Scaffold, mission.Entries)
+		if err == nil {
+			err = saveGuidance(ctx, blobs, m.Run, g)
+		}
+		if err != nil {
+			return Book{}, err
+		}
 	}
-	b := Book{Tickets: len(i.places), Refused: bytes.Count(i.refused.Bytes(), []byte{'\n'})}
-	return b, create(ctx, blobs, orderKey(m.Run), order)
+	b := Book{Refused: bytes.Count(i.refused.Bytes(), []byte{'\n'})}
+	answered, aside := i.setAside(&b)
+	if err := create(ctx, blobs, poolKey(m.Run), appendPlaces(nil, aside)); err != nil {
+		return b, err
+	}
+	epochs := m.Config.RolloutOf().Epochs
+	if b.Tickets = len(answered); b.Tickets*epochs > maxOrder {
+		return b, fault.New(fault.Invalid, "%d epochs of %d tickets are more than %d: lower rollout.epochs, or "+
+			"split the file", epochs, b.Tickets, maxOrder)
+	}
+	return b, stream(ctx, blobs, orderKey(m.Run), func(w io.Writer) error {
+		for e := range epochs {
+			ordered := make([]place, 0, len(answered))
+			for _, n := range identity.Order(uint64(m.Config.RolloutOf().Seed), uint64(e), len(answered)) {
+				ordered = append(ordered, answered[n])
+			}
+			if _, err := w.Write(appendPlaces(nil, ordered)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func appendPlaces(dst []byte, ps []place) []byte {
+	for _, p := range ps {
+		dst = p.append(dst)
+	}
+	return dst
+}
+
+// setAside divides the tickets into those that epochs answer and those that are set aside,
+// and notes the latter in the book. Tickets of one group stay together, so that what is
+// learnt from one is not measured on another.
+func (i *importer) setAside(b *Book) (answered, aside []place) {
+	c := i.run.Config
+	if c.Reflection == nil {
+		return i.places, nil
+	}
+	b.Pools = map[string]Pools{}
+	taken := make([]bool, len(i.places))
+	for n, mission := range c.Missions {
+		var known []int
+		for t, of := range i.facts {
+			if int(of.mission) == n && of.known {
+				known = append(known, t)
+			}
+		}
+		slices.SortFunc(known, func(x, y int) int {
+			return cmp.Or(bytes.Compare(i.facts[x].group[:], i.facts[y].group[:]), cmp.Compare(x, y))
+		})
+		take := func(count int) (s Span) {
+			s.From = len(aside)
+			for len(aside)-s.From < count && len(known) > 0 {
+				group := i.facts[known[0]].group
+				for len(known) > 0 && i.facts[known[0]].group == group {
+					aside, taken[known[0]] = append(aside, i.places[known[0]]), true
+					known = known[1:]
+				}
+			}
+			s.To = len(aside)
+			return s
+		}
+		p, g := Pools{Known: len(known)}, c.GateOf()
+		half := int(g.Share * float64(p.Known) / 2)
+		if c.Gated() && half >= ruleOf(c, c.Reflection.Candidates, 0).MinTickets() {
+			p.Gate, p.Confirm = take(half), take(half)
+		}
+		p.Holdout = take(int(g.HoldoutShare * float64(p.Known)))
+		b.Pools[mission.Name] = p
+	}
+	for t, p := range i.places {
+		if !taken[t] {
+			answered = append(answered, p)
+		}
+	}
+	return answered, aside
 }
 
 // importer reads the lines of a run's input.
 type importer struct {
+	run      record.Manifest
 	missions []config.Mission
 	checker  *checker
 	limit    int                           // of tickets
 	keys     map[identity.ContentID]uint64 // the line of each ticket
 	places   []place
-	at       uint64 // the length of what is written
+	facts    []facts // of the tickets
+	at       uint64  // the length of what is written
 	refused  bytes.Buffer
+}
+
+// facts are what decides whether a ticket is set aside.
+type facts struct {
+	mission uint16
+	known   bool // its outcome: it has a label, or there are graders
+	group   [16]byte
 }
 
 // maxRefused bounds what is kept about lines that are no tickets, in bytes.
@@ -160,6 +270,10 @@ func (i *importer) line(n uint64, l jsonl.Line, w io.Writer) error {
 	}
 	i.keys[k] = n
 	i.places = append(i.places, place{i.at, uint32(len(l.Bytes)), uint32(len(i.places))})
+	c := i.run.Config
+	mission := slices.IndexFunc(c.Missions, func(m config.Mission) bool { return m.Name == t.Mission })
+	group := identity.Content(binary.LittleEndian.AppendUint64([]byte(t.Group), uint64(c.RolloutOf().Seed)))
+	i.facts = append(i.facts, facts{uint16(mission), t.Label != "" || len(c.Grades) > 0, [16]byte(group[:16])})
 	i.at += uint64(len(l.Bytes)) + 1
 	if _, err := w.Write(l.Bytes); err != nil {
 		return err
@@ -192,11 +306,12 @@ type ticketAt struct {
 	number uint32
 }
 
-// ticketsOf yields the tickets [from, to) of the run's order.
-func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, to int) iter.Seq2[ticketAt, error] {
+// ticketsOf yields the tickets of a part of a list of places: the order or the pool.
+func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, list string,
+	s Span) iter.Seq2[ticketAt, error] {
 	return func(yield func(ticketAt, error) bool) {
-		for ; from < to; from += placesAtOnce {
-			places, err := placesOf(ctx, blobs, m, from, min(to, from+placesAtOnce))
+		for from := s.From; from < s.To; from += placesAtOnce {
+			places, err := placesOf(ctx, blobs, list, Span{from, min(s.To, from+placesAtOnce)})
 			for err == nil && len(places) > 0 {
 				n := together(places)
 				var tickets []ticketAt
@@ -216,17 +331,13 @@ func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, t
 	}
 }
 
-// placesOf reads the places [from, to) of the run's order.
-func placesOf(ctx context.Context, blobs blob.Store, m record.Manifest, from, to int) ([]place, error) {
-	b, err := input.ReadPart(ctx, blobs, orderKey(m.Run), int64(from)*placeSize, int64(to-from)*placeSize)
+// placesOf reads a part of a list of places.
+func placesOf(ctx context.Context, blobs blob.Store, list string, s Span) ([]place, error) {
+	b, err := input.ReadPart(ctx, blobs, list, int64(s.From)*placeSize, int64(s.Len())*placeSize)
 	if err != nil {
 		return nil, err
 	}
-	if len(b) != (to-from)*placeSize {
-		return nil, fault.New(fault.Corrupt, "the order of the tickets of run %s ends within ticket %d", m.Run,
-			from+len(b)/placeSize)
-	}
-	out := make([]place, to-from)
+	out := make([]place, s.Len())
 	for n := range out {
 		out[n] = readPlace(b[n*placeSize:])
 	}
@@ -261,4 +372,34 @@ func readTickets(ctx context.Context, blobs blob.Store, m record.Manifest, place
 		return nil, err
 	}
 	return out, nil
+}
+
+// guidanceKey returns the key of a step of a mission's guidance.
+func guidanceKey(run identity.RunID, mission string, step int) string {
+	return key(run, fmt.Sprintf("guidance/%s/%06d.json", mission, step))
+}
+
+// saveGuidance writes a step of a mission's guidance, create-only. A step that exists with
+// other bytes is a Conflict: another step was made from the one before (I7).
+func saveGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, g guidance.Guidance) error {
+	at, b := guidanceKey(run, g.Mission, g.Step), g.Encode()
+	_, err := blobs.Put(ctx, at, bytes.NewReader(b), blob.PutOptions{CreateOnly: true})
+	if !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	have, err := input.ReadObject(ctx, blobs, at, maxStage)
+	if err == nil && !bytes.Equal(have, b) {
+		err = fault.New(fault.Conflict, "step %d of the guidance of %s exists with another content", g.Step, g.Mission)
+	}
+	return err
+}
+
+// readGuidance reads a step of a mission's guidance.
+func readGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, mission string, step int) (
+	guidance.Guidance, error) {
+	b, err := input.ReadObject(ctx, blobs, guidanceKey(run, mission, step), maxStage)
+	if err != nil {
+		return guidance.Guidance{}, err
+	}
+	return guidance.Decode(b)
 }

@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestImportKeepsTicketsAndSaysWhatIsNone(t *testing.T) {
 		`{"group_id":"d","mission":"spam","messages":[{"role":"user","content":"x"}]}`, // no place for guidance
 		ticketLine("e", "yes")+"\r", "",
 	)
-	if b := f.book(); b != (Book{Tickets: 4, Refused: 4}) {
+	if b := f.book(); !reflect.DeepEqual(b, Book{Tickets: 4, Refused: 4}) {
 		t.Errorf("the book is %+v", b)
 	}
 	want := []string{ticketLine("a", "yes"), ticketLine("a", "no"), ticketLine("a", ""), ticketLine("e", "yes")}
@@ -77,7 +78,7 @@ func TestImportRefusesWhatNoRequestCanBeMadeOf(t *testing.T) {
 			"invalid_line: the line is longer than 16 MiB"},
 	} {
 		f := newFixture(t, c, tt.line, ticketLine("h", ""))
-		if b := f.book(); b != (Book{Tickets: 1, Refused: 1}) || !strings.Contains(f.refusals()[0], tt.want) {
+		if b := f.book(); !reflect.DeepEqual(b, Book{Tickets: 1, Refused: 1}) || !strings.Contains(f.refusals()[0], tt.want) {
 			t.Errorf("%s: %+v, %.200q", tt.name, b, f.refusals())
 		}
 	}
@@ -142,7 +143,7 @@ func TestImportGoesOnAfterACrash(t *testing.T) {
 	}
 	crashEverywhere(t, fresh, func(f *fixture, blobs blob.Store) error {
 		b, err := Import(t.Context(), blobs, f.m, f.from)
-		if err == nil && b != (Book{Tickets: 2, Refused: 1}) {
+		if err == nil && !reflect.DeepEqual(b, Book{Tickets: 2, Refused: 1}) {
 			t.Errorf("the book is %+v", b)
 		}
 		return err
@@ -161,7 +162,7 @@ func TestOrderOfTicketsIsThatOfTheSeed(t *testing.T) {
 		f := newFixture(t, config.Run{Rollout: &config.Rollout{Seed: seed, Prompt: "{guidance}{content}"}}, lines...)
 		f.book()
 		got := ""
-		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, 0, 10) {
+		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, orderKey(testRun), Span{0, 10}) {
 			f.check(err)
 			if ticket.Group != fmt.Sprint(ticket.number) {
 				t.Errorf("ticket %d is %s", ticket.number, ticket.Group)
@@ -172,7 +173,7 @@ func TestOrderOfTicketsIsThatOfTheSeed(t *testing.T) {
 			t.Errorf("the order of seed %d is %s, not %s", seed, got, want)
 		}
 		part := ""
-		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, 3, 7) {
+		for ticket, err := range ticketsOf(t.Context(), f.blobs, f.m, orderKey(testRun), Span{3, 7}) {
 			f.check(err)
 			part += ticket.Group
 		}
@@ -207,7 +208,7 @@ func TestDamagedOrderIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Run{}, ticketLine("a", ""), ticketLine("b", ""))
 	f.book()
-	for _, err := range ticketsOf(t.Context(), f.blobs, f.m, 1, 3) {
+	for _, err := range ticketsOf(t.Context(), f.blobs, f.m, orderKey(testRun), Span{1, 3}) {
 		if fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("tickets behind the end: %v", err)
 		}

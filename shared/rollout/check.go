@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"rollout/shared/config"
+	"rollout/shared/core/guidance"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
@@ -21,8 +22,36 @@ func newChecker(c config.Run) (*checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checker{asker: newAsker(c), parser: p,
+	a := newAsker(c)
+	for _, m := range c.Missions {
+		if a.guidance[m.Name], err = guidance.New(m.Name, m.Scaffold, m.Entries); err != nil {
+			return nil, err
+		}
+	}
+	return &checker{asker: a, parser: p,
 		shows: strings.Contains(c.RolloutOf().System, "{"+config.PlaceGuidance+"}")}, nil
+}
+
+// CheckConfig returns what is wrong with the guidance and the rules of a run whose keys
+// are checked, as one Invalid error.
+func CheckConfig(c config.Run) error {
+	if _, err := newChecker(c); err != nil || c.Reflection == nil {
+		return err
+	}
+	lim := limitsOf(*c.Reflection)
+	for _, m := range c.Missions {
+		g, err := guidance.New(m.Name, m.Scaffold, m.Entries)
+		if err == nil {
+			err = lim.Check(g)
+		}
+		if err != nil {
+			return fault.WithKind(fault.Invalid, err, "the guidance of mission %s", m.Name)
+		}
+	}
+	if !c.Gated() {
+		return nil
+	}
+	return fault.Wrap(ruleOf(c, c.Reflection.Candidates, 0).Check(), "gate")
 }
 
 // maxRequest bounds the bytes of a member's line, far below what a line may have: later
@@ -43,7 +72,7 @@ func (c *checker) check(t Ticket) error {
 	if size > maxRequest { // before it is rendered
 		return tooLong(size)
 	}
-	for line := range c.asker.ask(Stage{}, ticketAt{Ticket: t}) {
+	for line := range c.asker.ask("", Stage{}, ticketAt{Ticket: t}) {
 		if len(line) > maxRequest {
 			return tooLong(len(line))
 		}

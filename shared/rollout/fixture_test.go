@@ -91,11 +91,18 @@ func (f *fixture) book() Book {
 	return b
 }
 
+// first returns the stage of the first batch.
+func first(m record.Manifest, b Book) Stage {
+	s, _ := start(m, b).nextBatch(m.Config)
+	return s
+}
+
 // write writes the stage, and its lines as the object that is planned.
 func (f *fixture) write(s Stage) []string {
 	f.t.Helper()
 	var b bytes.Buffer
-	f.check(s.Write(f.t.Context(), f.blobs, f.m, &b))
+	f.check(s.save(f.t.Context(), f.blobs, testRun))
+	f.check(Growing{Blobs: f.blobs, Manifest: f.m}.write(f.t.Context(), s, &b))
 	f.put(record.AppendedKey(testRun, s.Input), b.String())
 	return linesOf(b.String())
 }
@@ -115,11 +122,11 @@ func (f *fixture) run(items int, ask func(item int, line string) answer) (outcom
 	f.check(err)
 	book := f.book()
 	var completions, failures strings.Builder
-	s, more := Start(f.m, 1, book), book.Tickets > 0
+	s, more := first(f.m, book), book.Tickets > 0
 	for more && len(outcomes) < items {
 		stages = append(stages, s)
 		totals := s.Totals.Clone()
-		first := len(outcomes)
+		begin := len(outcomes)
 		for _, line := range f.write(s) {
 			if len(outcomes) == items {
 				break
@@ -131,12 +138,13 @@ func (f *fixture) run(items int, ask func(item int, line string) answer) (outcom
 				failures.Write(o.Row)
 			}
 		}
-		for group := range slices.Chunk(outcomes[first:], s.Members) {
+		for group := range slices.Chunk(outcomes[begin:], s.Members) {
 			g, err := reader.Read(group)
 			f.check(err)
 			totals.Add(g)
 		}
-		s, more = s.Next(f.m.Config, totals)
+		s, more = s.nextBatch(f.m.Config)
+		s.Totals = totals
 	}
 	f.put(record.OutputKey(testRun, record.CompletionsFile), completions.String())
 	f.put(record.OutputKey(testRun, record.ErrorsFile), failures.String())

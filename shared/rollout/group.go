@@ -90,9 +90,9 @@ func (r *Reader) Read(members []Outcome) (g Group, err error) {
 	g.label = r.parser.Normalize(g.ticket.Label)
 	for n := range g.members {
 		a := &g.members[n]
-		if a.score == nil && !r.graded && g.label != "" && a.parsed { // the label is the grader
+		if a.class == "" && !r.graded && g.label != "" { // the label is the grader
 			right := 0.0
-			if a.verdict == g.label {
+			if a.parsed && a.verdict == g.label {
 				right = 1
 			}
 			a.score = &right

@@ -11,6 +11,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/guidance"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/schedule"
 	"rollout/shared/jsonl"
@@ -41,22 +42,31 @@ func seedOf(c config.Run, ticket identity.ContentID, decode, sample int) int64 {
 type asker struct {
 	config         config.Run
 	system, prompt text.Template
-	guidance       map[string]string
+	guidance       map[string]guidance.Guidance // by mission
 }
 
 func newAsker(c config.Run) *asker {
 	r := c.RolloutOf()
-	a := &asker{config: c, system: text.ParseTemplate(r.System, config.TicketPlaces()),
-		prompt: text.ParseTemplate(r.Prompt, config.TicketPlaces()), guidance: map[string]string{}}
-	for _, m := range c.Missions {
-		a.guidance[m.Name] = guidanceOf(c, m.Name)
+	return &asker{config: c, system: text.ParseTemplate(r.System, config.TicketPlaces()),
+		prompt: text.ParseTemplate(r.Prompt, config.TicketPlaces()), guidance: map[string]guidance.Guidance{}}
+}
+
+// asker returns an asker with the guidance of the stage.
+func (s Stage) asker(ctx context.Context, blobs blob.Store, m record.Manifest) (*asker, error) {
+	a := newAsker(m.Config)
+	for _, mission := range m.Config.Missions {
+		g, err := readGuidance(ctx, blobs, m.Run, mission.Name, s.Guidance[mission.Name])
+		if err != nil {
+			return nil, err
+		}
+		a.guidance[mission.Name] = g
 	}
-	return a
+	return a, nil
 }
 
 // values returns what the placeholders of a ticket's messages stand for.
 func (a *asker) values(t Ticket) map[string]string {
-	return map[string]string{config.PlaceGuidance: a.guidance[t.Mission], config.PlaceContent: t.Content,
+	return map[string]string{config.PlaceGuidance: a.guidance[t.Mission].Text(), config.PlaceContent: t.Content,
 		config.PlaceMission: t.Mission}
 }
 
@@ -82,18 +92,9 @@ func (a *asker) messages(t Ticket) []byte {
 	return append(jsonl.AppendQuoted(b, a.prompt.Render(values)), '}', ']')
 }
 
-// member identifies an answer of a ticket. Example of its id: "t17.e0.d0.s1".
-type member struct {
-	ticket                uint32
-	epoch, decode, sample int
-}
-
-func (m member) id() string {
-	return fmt.Sprintf("t%d.e%d.d%d.s%d", m.ticket, m.epoch, m.decode, m.sample)
-}
-
 // lineTail are the members of a line beside its request.
 type lineTail struct {
+	Number uint32          `json:"ticket_number"`
 	Ticket json.RawMessage `json:"ticket"`
 	Epoch  int             `json:"epoch"`
 	Batch  int             `json:"batch"`
@@ -111,23 +112,27 @@ type params struct {
 	Stop        []string `json:"stop,omitempty"`
 }
 
+// ticketID returns the name of a ticket in ids and as evidence. Example: "t17".
+func ticketID(number uint32) string { return "t" + decimal(uint64(number)) }
+
 // ask yields the lines of a ticket: one a member, by decode and sample. A line is valid
-// until the next one is yielded.
-func (a *asker) ask(s Stage, t ticketAt) iter.Seq[[]byte] {
+// until the next one is yielded. The mark says in their ids what they are asked for.
+// Example: "t17.e0.d0.s1", of epoch 0.
+func (a *asker) ask(mark string, s Stage, t ticketAt) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		messages, k := a.messages(t.Ticket), t.Key()
 		var line []byte
 		for d, decode := range a.config.DecodesOf() {
 			own := encode(params{decode.Temperature, decode.TopP, decode.MaxTokens, decode.Stop})
 			for sample := range decode.Count() {
-				id := member{t.number, s.Epoch, d, sample}.id()
+				id := fmt.Sprintf("%s.%s.d%d.s%d", ticketID(t.number), mark, d, sample)
 				line = jsonl.AppendString(append(line[:0], `{"id":`...), id)
 				line = append(append(line, `,"messages":`...), messages...)
 				if len(own) > 2 {
 					line = append(append(line, ','), own[1:len(own)-1]...)
 				}
-				tail := encode(lineTail{Ticket: t.Rest, Epoch: s.Epoch, Batch: s.Batch, Step: s.Guidance[t.Mission],
-					Decode: d, Sample: sample, Seed: seedOf(a.config, k, d, sample)})
+				tail := encode(lineTail{Number: t.number, Ticket: t.Rest, Epoch: s.Epoch, Batch: s.Batch,
+					Step: a.guidance[t.Mission].Step, Decode: d, Sample: sample, Seed: seedOf(a.config, k, d, sample)})
 				if line = append(append(append(line, ','), tail[1:]...), '\n'); !yield(line) {
 					return
 				}
@@ -136,17 +141,13 @@ func (a *asker) ask(s Stage, t ticketAt) iter.Seq[[]byte] {
 	}
 }
 
-// Write saves the stage, and then writes the lines of its batch to w.
-func (s Stage) Write(ctx context.Context, blobs blob.Store, m record.Manifest, w io.Writer) error {
-	if err := s.save(ctx, blobs, m.Run); err != nil {
-		return err
-	}
-	a := newAsker(m.Config)
-	for t, err := range ticketsOf(ctx, blobs, m, s.From, s.To) {
+// write writes the lines of a part of a list of tickets.
+func (a *asker) write(ctx context.Context, blobs blob.Store, m record.Manifest, w io.Writer, of tickets) error {
+	for t, err := range ticketsOf(ctx, blobs, m, of.list, of.Span) {
 		if err != nil {
 			return err
 		}
-		for line := range a.ask(s, t) {
+		for line := range a.ask(of.mark, of.stage, t) {
 			if _, err := w.Write(line); err != nil {
 				return err
 			}
@@ -155,11 +156,22 @@ func (s Stage) Write(ctx context.Context, blobs blob.Store, m record.Manifest, w
 	return nil
 }
 
-// Shards returns how many items each shard of the batch has. The tickets are divided by
-// the paper's formula over runner.parallelism, or over as many shards as it takes for at
-// most itemsOfShard answers in each: who is alive does not count. A share that is larger
-// than a shard may be is divided further.
+// tickets are a part of a list of tickets that a stage asks about.
+type tickets struct {
+	stage Stage
+	list  string // its key
+	mark  string // in the ids
+	Span
+}
+
+// Shards returns how many items each shard of the stage has: nil leaves it to the plan. The
+// tickets of a batch are divided by the paper's formula over runner.parallelism, or over as
+// many shards as it takes for at most itemsOfShard answers in each: who is alive does not
+// count. A share that is larger than a shard may be is divided further.
 func (s Stage) Shards(c config.Run) (items []int) {
+	if s.Kind != Answering {
+		return nil
+	}
 	tickets, over := s.To-s.From, c.RunnerOf().Parallelism
 	if over == 0 {
 		over = ceil(tickets, max(1, itemsOfShard/s.Members))

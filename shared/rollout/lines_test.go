@@ -37,7 +37,7 @@ func asked(t testing.TB, c config.Run, ticket string) []string {
 	if b.Tickets != 1 {
 		t.Fatalf("the ticket %s is refused: %v", ticket, f.refusals())
 	}
-	return f.write(Start(f.m, 1, b))
+	return f.write(first(f.m, b))
 }
 
 func number(f float64) *float64 { return &f }
@@ -54,7 +54,7 @@ func TestMemberIsAskedWithItsDecode(t *testing.T) {
 	}, `{"group_id":"g","content":"a <b>","label":"yes","x":1.0}`)
 	const messages = `"messages":[{"role":"system","content":"Mission spam: Be short.\n\n1. One.\n2. Two."},` +
 		`{"role":"user","content":"Judge a <b>"}]`
-	const ticket = `"ticket":{"group_id":"g","label":"yes","x":1.0},"epoch":0,"batch":0,"step":0`
+	const ticket = `"ticket_number":0,"ticket":{"group_id":"g","label":"yes","x":1.0},"epoch":0,"batch":0,"step":0`
 	const params = `"temperature":0.5,"top_p":1,"max_tokens":9,"stop":["\n"]`
 	want := []string{
 		`{"id":"t0.e0.d0.s0",` + messages + `,` + ticket + `,"decode":0,"sample":0,"seed":268551046}`,
@@ -64,24 +64,6 @@ func TestMemberIsAskedWithItsDecode(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("it is asked\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestGuidanceIsScaffoldAndNumberedEntries(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		mission config.Mission
-		want    string
-	}{
-		{config.Mission{Name: "m"}, ""},
-		{config.Mission{Name: "m", Scaffold: "S"}, "S"},
-		{config.Mission{Name: "m", Entries: []string{"a", "b\nc"}}, "1. a\n2. b\nc"},
-		{config.Mission{Name: "m", Scaffold: "S", Entries: []string{"a", "b"}}, "S\n\n1. a\n2. b"},
-	} {
-		run := config.Run{Missions: []config.Mission{{Name: "other", Scaffold: "no"}, c.mission}}
-		if got := guidanceOf(run, "m"); got != c.want {
-			t.Errorf("of %+v it is %q", c.mission, got)
-		}
 	}
 }
 
@@ -187,7 +169,7 @@ func TestSeedsDependOnTicketDecodeAndSampleAlone(t *testing.T) {
 func TestBatchThatIsWrittenAgainHasTheSameBytes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Run{}, ticketLine("a", "x"), ticketLine("b", ""))
-	s := Start(f.m, 1, f.book())
+	s := first(f.m, f.book())
 	first := f.write(s)
 	if again := f.write(s); !slices.Equal(first, again) || len(first) != 2 {
 		t.Errorf("the lines are\n%v, and then\n%v", first, again)

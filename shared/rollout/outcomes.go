@@ -14,18 +14,43 @@ import (
 	"rollout/shared/record"
 )
 
+// Stages yields the stages of a run, in their order: those that asked something and, of a
+// complete run, the one of Ending.
+func Stages(ctx context.Context, blobs blob.Store, m record.Manifest) iter.Seq2[Stage, error] {
+	return func(yield func(Stage, error) bool) {
+		for number := len(m.Inputs); ; number++ {
+			s, err := ReadStage(ctx, blobs, m.Run, number)
+			if fault.Is(err, fault.NotFound) {
+				return
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Outcomes yields the outcomes of all members of a run whose output files are written, in
 // their order: the lines of its batches, each with its row in completions.jsonl or
-// errors.jsonl. items is how many the run has.
+// errors.jsonl. items is how many answers the run has.
 func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items uint64) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		f := outputs{run: m.Run, items: items}
 		defer f.close()
 		err := f.open(ctx, blobs)
-		for number := len(m.Inputs); err == nil && f.item < items; number++ {
-			more := true
-			if more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, number), yield); !more {
-				return
+		if err == nil {
+			for s, failed := range Stages(ctx, blobs, m) {
+				if err = failed; err != nil || f.answers >= items {
+					break
+				}
+				if s.Kind != Answering {
+					f.item += uint64(s.Items)
+					continue
+				}
+				more := true
+				if more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, s.Input), yield); !more {
+					return
+				}
 			}
 		}
 		if err != nil {
@@ -37,11 +62,12 @@ func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items ui
 // outputs are the two output files of a run, read side by side.
 type outputs struct {
 	run     identity.RunID
-	answers *bufio.Reader
+	rows    *bufio.Reader
 	errs    *bufio.Reader
 	opened  []io.Closer
-	items   uint64
-	item    uint64 // the next one
+	items   uint64 // answers of the run
+	answers uint64 // that were read
+	item    uint64 // the next one, of all that the run asks
 	failed  []byte // the next error row; nil at the end
 	failure dialect.Failure
 }
@@ -50,7 +76,7 @@ func (f *outputs) open(ctx context.Context, blobs blob.Store) error {
 	for _, o := range []struct {
 		file string
 		to   **bufio.Reader
-	}{{record.CompletionsFile, &f.answers}, {record.ErrorsFile, &f.errs}} {
+	}{{record.CompletionsFile, &f.rows}, {record.ErrorsFile, &f.errs}} {
 		r, _, err := blobs.Get(ctx, record.OutputKey(f.run, o.file), blob.GetOptions{})
 		if err != nil {
 			return err
@@ -94,7 +120,7 @@ func (f *outputs) batch(ctx context.Context, blobs blob.Store, key string,
 	}
 	defer r.Close()
 	lines := bufio.NewReaderSize(r, bufferSize)
-	for f.item < f.items {
+	for f.answers < f.items {
 		var o Outcome
 		if o.Line, err = readLine(lines); errors.Is(err, io.EOF) {
 			return true, nil
@@ -105,13 +131,14 @@ func (f *outputs) batch(ctx context.Context, blobs blob.Store, key string,
 		if f.failed != nil && f.failure.Place.Item == f.item {
 			o.Class, o.Row = f.failure.Class, f.failed
 			err = f.nextFailure()
-		} else if o.Row, err = readLine(f.answers); errors.Is(err, io.EOF) {
+		} else if o.Row, err = readLine(f.rows); errors.Is(err, io.EOF) {
 			err = fault.New(fault.Corrupt, "item %d of run %s has no row", f.item, f.run)
 		}
 		if err != nil {
 			return true, err
 		}
 		f.item++
+		f.answers++
 		if !yield(o, nil) {
 			return false, nil
 		}

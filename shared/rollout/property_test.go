@@ -59,7 +59,7 @@ func TestEveryMemberIsATrajectoryOrAFailure(t *testing.T) {
 		})
 		dispatched := 0
 		for _, s := range stages {
-			dispatched += s.Items()
+			dispatched += s.Items
 		}
 		sum, err := f.ended(f.blobs, len(outcomes)).Publish(t.Context())
 		f.check(err)

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -13,28 +12,97 @@ import (
 	"rollout/shared/record"
 )
 
-// Stage is what an appended object of a rollout is: a global batch. It is an object
-// beside it, and written first.
+// StageKind is what an appended object of a rollout asks.
+type StageKind string
+
+// The kinds of stages. Each is made from the results of the one before:
+//
+//	holdout* ─▶ answer ─┬─────────────────────────────────────────────▶ answer ─▶ … ─▶ end
+//	                    └▶ summarise ─▶ critique ─▶ consolidate ─┬▶ gate ─▶ confirm ─▶ holdout ─▶ answer
+//	                       (a mission has enough tickets         └▶ answer (no plan, a refused one,
+//	                        that teach something)                   or one that needs no comparison)
+//
+//	* of each mission with a holdout: how good its guidance is at the start
+//
+// Any stage of a reflection may be the last of it: if it fails, or a comparison is lost,
+// the guidance stays, and the run goes on with the next reflection or the next batch.
+const (
+	Answering     StageKind = "answer"      // the tickets of a global batch
+	Summarising   StageKind = "summarise"   // what each ticket of a reflection teaches
+	Critiquing    StageKind = "critique"    // which operations would have helped: one item a candidate
+	Consolidating StageKind = "consolidate" // one plan for each candidate
+	Gating        StageKind = "gate"        // the same tickets under the guidance and under each candidate
+	Confirming    StageKind = "confirm"     // other tickets under the guidance and under the best candidate
+	Measuring     StageKind = "holdout"     // tickets that decide nothing, under a guidance
+	Ending        StageKind = "end"         // nothing: the stage has no object beside it
+)
+
+// Role returns the role of the stage's items.
+func (k StageKind) Role() string {
+	switch k {
+	case Summarising, Critiquing, Consolidating:
+		return RoleReflect
+	case Gating, Confirming, Measuring:
+		return RoleCompare
+	}
+	return record.RoleAnswer
+}
+
+// The roles of a rollout beside the answer.
+const (
+	RoleReflect = "reflect"
+	RoleCompare = "compare"
+)
+
+// Stage is what an appended object of a rollout is. It is an object beside it, and written
+// first: a function of the manifest and of the results before it.
 type Stage struct {
-	Schema int `json:"schema"`
-	Input  int `json:"input"` // the number of the appended object
-	Epoch  int `json:"epoch"`
-	Batch  int `json:"batch"` // from 0
-	// From and To are the tickets of the batch: positions in the order of the epoch. Of
-	// Tickets, which the run has in all, those before From are answered.
+	Schema int       `json:"schema"`
+	Input  int       `json:"input"` // the number of the appended object
+	Kind   StageKind `json:"kind"`
+	Items  int       `json:"items"` // of the object
+	Epoch  int       `json:"epoch"`
+	Batch  int       `json:"batch"` // of answers, from 0
+	// From and To are the tickets of the batch: positions in the order of the epoch.
 	From    int `json:"from"`
 	To      int `json:"to"`
-	Tickets int `json:"tickets"`
 	Members int `json:"members"` // of each ticket
-	Refused int `json:"refused"` // lines of the input that are no tickets
+	Book
 	// Guidance is what the tickets of each mission see: its step.
 	Guidance map[string]int `json:"guidance"`
-	// Totals are what is known of the batches before this one.
-	Totals Totals `json:"totals"`
+	// Totals are what is known of the batches before this one, and Steps the sums of the
+	// scores under each step of a mission's guidance.
+	Totals Totals                `json:"totals"`
+	Steps  map[string][]StepSum  `json:"steps,omitempty"`
+	Used   map[string]entryUsage `json:"used,omitempty"` // of the entries of the present guidance, by mission
+	// Pending are the tickets of each mission that teach something and that no reflection
+	// has looked at yet.
+	Pending map[string]pending `json:"pending,omitempty"`
+	// Learnt says that a guidance changed in this epoch.
+	Learnt      bool `json:"learnt,omitempty"`
+	Failed      int  `json:"failed,omitempty"` // reflections in a row
+	Reflections int  `json:"reflections,omitempty"`
+	Accepted    int  `json:"accepted,omitempty"` // of the reflections
+	// Reflection is under way in the stages of one; nil in others.
+	Reflection *Reflection `json:"reflection,omitempty"`
+	// Mission is what is measured at the start, in a stage of Measuring without Reflection.
+	Mission string `json:"mission,omitempty"`
+	// Over is the reflection that ended with the results before this stage; nil if none did.
+	Over *Record `json:"over,omitempty"`
+	// Start has how each mission did on its holdout under step 0.
+	Start map[string]Measure `json:"start,omitempty"`
+	// Stopped says why the run ends before its last epoch; "" if it does not.
+	Stopped string `json:"stopped,omitempty"`
+}
+
+// StepSum sums up the scores of answers under a step.
+type StepSum struct {
+	Scored int     `json:"scored"`
+	Score  float64 `json:"score"`
 }
 
 // maxStage bounds a stage, in bytes.
-const maxStage = 1 << 20
+const maxStage = 16 << 20
 
 func stageKey(run identity.RunID, input int) string {
 	return key(run, fmt.Sprintf("stage/%06d.json", input))
@@ -54,41 +122,53 @@ func (s Stage) save(ctx context.Context, blobs blob.Store, run identity.RunID) e
 	return create(ctx, blobs, stageKey(run, s.Input), record.Encode(s))
 }
 
-// Batches returns how many batches the epoch has.
-func (s Stage) Batches(c config.Run) int {
-	size := c.RunnerOf().RolloutBatchSize
-	return (s.Tickets + size - 1) / size
-}
+// Batches returns how many batches an epoch has.
+func (s Stage) Batches(c config.Run) int { return ceil(s.Tickets, c.RunnerOf().RolloutBatchSize) }
 
-// Start returns the first stage of a run with that book.
-func Start(m record.Manifest, number int, b Book) Stage {
-	s := Stage{Schema: record.Schema, Input: number, Tickets: b.Tickets, Refused: b.Refused,
-		Members: m.Config.Members(), Guidance: map[string]int{},
-		To: min(b.Tickets, m.Config.RunnerOf().RolloutBatchSize)}
+// start returns the stage before the first of a run with that book.
+func start(m record.Manifest, b Book) Stage {
+	s := Stage{Schema: record.Schema, Input: len(m.Inputs) - 1, Batch: -1, Members: m.Config.Members(), Book: b,
+		Guidance: map[string]int{}}
 	for _, mission := range m.Config.Missions {
 		s.Guidance[mission.Name] = 0
 	}
 	return s
 }
 
-// Next returns the stage of the next batch, and false if there is none. done are the
-// totals of the batches up to this one.
-func (s Stage) Next(c config.Run, done Totals) (next Stage, more bool) {
-	next = s
-	next.Input, next.Batch, next.From = s.Input+1, s.Batch+1, s.To
-	next.To = min(s.Tickets, s.To+c.RunnerOf().RolloutBatchSize)
-	next.Totals = done
+// after returns the stage behind s, of that kind.
+func (s Stage) after(k StageKind, items int) Stage {
+	s.Input, s.Kind, s.Items, s.Over, s.Mission = s.Input+1, k, items, nil, ""
+	return s
+}
+
+// nextBatch returns the stage of the next batch of answers: in the next epoch, if this one
+// is over. more is false if there is none.
+func (s Stage) nextBatch(c config.Run) (next Stage, more bool) {
+	next = s.after(Answering, 0)
+	next.Reflection = nil
+	if next.From = s.To; s.To >= s.Tickets {
+		if s.Epoch+1 >= c.RolloutOf().Epochs {
+			return next, false
+		}
+		if !s.Learnt {
+			next.Stopped = "converged: no guidance changed in an epoch"
+			return next, false
+		}
+		next.Epoch, next.From, next.Learnt = s.Epoch+1, 0, false
+	}
+	next.Batch, next.To = s.Batch+1, min(s.Tickets, next.From+c.RunnerOf().RolloutBatchSize)
+	next.Items = (next.To - next.From) * s.Members
 	return next, next.From < next.To
 }
 
-// Items returns how many items the batch has.
-func (s Stage) Items() int { return (s.To - s.From) * s.Members }
-
-// Progress returns how far a run has come whose newest batch the stage is.
+// Progress returns how far a run has come whose newest stage it is.
 func (s Stage) Progress(c config.Run) record.Rollout {
 	out := s.Totals.summary()
-	out.Batch, out.Batches, out.Refused = s.Batch+1, s.Batches(c), s.Refused
-	out.AllTickets, out.AllItems = s.Tickets, s.Tickets*s.Members
+	epochs := c.RolloutOf().Epochs
+	out.Stage, out.Batch, out.Batches, out.Refused = string(s.Kind), s.Batch+1, s.Batches(c)*epochs, s.Refused
+	out.AllTickets, out.AllItems = s.Tickets*epochs, s.Tickets*epochs*s.Members
+	out.Epoch, out.Epochs = s.Epoch+1, epochs
+	out.Guidance, out.Reflections, out.Accepted = s.Guidance, s.Reflections, s.Accepted
 	return out
 }
 
@@ -120,7 +200,7 @@ func (t Totals) Clone() Totals {
 // summary returns the totals as users see them.
 func (t Totals) summary() (out record.Rollout) {
 	out = record.Rollout{Tickets: t.Tickets, Answered: t.Answered, Failed: t.Failed, Review: t.Review}
-	out.Agreement, out.Accuracy, out.Score = t.Progress()
+	out.Agreement, out.Accuracy, out.Score = t.means()
 	return out
 }
 
@@ -133,8 +213,8 @@ func ratio(a, b float64) *float64 {
 	return &r
 }
 
-// Progress sums up the totals for users.
-func (t Totals) Progress() (agreement, accuracy, score *float64) {
+// means returns the means of the totals; nil where there is nothing to divide by.
+func (t Totals) means() (agreement, accuracy, score *float64) {
 	return ratio(t.Agreement, float64(t.Selected)), ratio(float64(t.Right), float64(t.Labelled)),
 		ratio(t.Score, float64(t.Scored))
 }
@@ -145,25 +225,4 @@ func (t *Totals) fail(cause string) {
 		t.Failed = map[string]int{}
 	}
 	t.Failed[cause]++
-}
-
-// guidanceOf returns the guidance that the tickets of a mission see.
-func guidanceOf(c config.Run, mission string) string {
-	var b bytes.Buffer
-	for _, m := range c.Missions {
-		if m.Name != mission {
-			continue
-		}
-		b.WriteString(m.Scaffold)
-		for i, e := range m.Entries {
-			if b.Len() > 0 {
-				b.WriteByte('\n')
-			}
-			if i == 0 && m.Scaffold != "" {
-				b.WriteByte('\n')
-			}
-			fmt.Fprintf(&b, "%d. %s", i+1, e)
-		}
-	}
-	return b.String()
 }

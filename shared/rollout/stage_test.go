@@ -14,7 +14,7 @@ func TestShardsOfABatchFollowTheFormula(t *testing.T) {
 	const members = 3
 	for b := range 51 {
 		for w := 1; w <= 16; w++ {
-			s := Stage{From: 7, To: 7 + b, Members: members}
+			s := Stage{Kind: Answering, From: 7, To: 7 + b, Members: members}
 			got := s.Shards(config.Run{Runner: &config.Runner{RolloutBatchSize: 50, Parallelism: w}})
 			for r := range w {
 				count := b / w
@@ -52,7 +52,8 @@ func TestShardsWithoutParallelismHaveAbout256Answers(t *testing.T) {
 		{65536, 1, 1, 16, 4096}, // one share, which is more than a shard may have
 		{65536, 1, 3, 18, 3641},
 	} {
-		got := Stage{To: c.tickets, Members: c.members}.Shards(config.Run{Runner: &config.Runner{Parallelism: c.parallelism}})
+		run := config.Run{Runner: &config.Runner{Parallelism: c.parallelism}}
+		got := Stage{Kind: Answering, To: c.tickets, Members: c.members}.Shards(run)
 		sum, largest := 0, 0
 		for _, n := range got {
 			sum, largest = sum+n, max(largest, n)
@@ -70,11 +71,11 @@ func TestBatchesCoverTheOrderOnce(t *testing.T) {
 	for _, c := range []struct{ tickets, size, want int }{{1, 64, 1}, {64, 64, 1}, {65, 64, 2}, {10, 1, 10}, {7, 3, 3}} {
 		run := config.Run{Runner: &config.Runner{RolloutBatchSize: c.size}, Missions: twoMissions}
 		f := newFixture(t, run)
-		s, more := Start(f.m, 1, Book{Tickets: c.tickets, Refused: 2}), true
+		s, more := first(f.m, Book{Tickets: c.tickets, Refused: 2}), true
 		at, batches := 0, 0
 		for ; more; batches++ {
 			if s.From != at || s.To <= s.From || s.To-s.From > c.size || s.Batch != batches || s.Input != 1+batches ||
-				s.Totals.Tickets != at || s.Batches(run) != c.want || s.Items() != s.To-s.From || s.Refused != 2 {
+				s.Totals.Tickets != at || s.Batches(run) != c.want || s.Items != s.To-s.From || s.Refused != 2 {
 				t.Fatalf("batch %d of %+v is %+v", batches, c, s)
 			}
 			for _, m := range twoMissions {
@@ -83,7 +84,8 @@ func TestBatchesCoverTheOrderOnce(t *testing.T) {
 				}
 			}
 			at = s.To
-			s, more = s.Next(run, Totals{Tickets: at})
+			s, more = s.nextBatch(run)
+			s.Totals = Totals{Tickets: at}
 		}
 		if at != c.tickets || batches != c.want {
 			t.Errorf("%+v: %d batches with %d tickets", c, batches, at)
@@ -95,13 +97,14 @@ func TestProgressIsThatOfTheNewestBatch(t *testing.T) {
 	t.Parallel()
 	run := config.Run{Runner: &config.Runner{RolloutBatchSize: 4}, Missions: twoMissions}
 	f := newFixture(t, run)
-	s := Start(f.m, 1, Book{Tickets: 10, Refused: 1})
+	s := first(f.m, Book{Tickets: 10, Refused: 1})
 	if p := s.Progress(run); p.Batch != 1 || p.Batches != 3 || p.AllTickets != 10 || p.AllItems != 10 || p.Refused != 1 ||
 		p.Tickets != 0 || p.Agreement != nil || p.Accuracy != nil || p.Score != nil {
 		t.Errorf("at first: %+v", p)
 	}
-	s, _ = s.Next(run, Totals{Tickets: 4, Answered: 3, Failed: map[string]int{"engine": 1}, Selected: 2, Agreement: 1.5,
-		Labelled: 2, Right: 1, Scored: 4, Score: 1})
+	s, _ = s.nextBatch(run)
+	s.Totals = Totals{Tickets: 4, Answered: 3, Failed: map[string]int{"engine": 1}, Selected: 2, Agreement: 1.5,
+		Labelled: 2, Right: 1, Scored: 4, Score: 1}
 	p := s.Progress(run)
 	if p.Batch != 2 || p.Tickets != 4 || *p.Agreement != 0.75 || *p.Accuracy != 0.5 || *p.Score != 0.25 ||
 		p.Failed["engine"] != 1 {

@@ -208,6 +208,9 @@ func (s screen) details(r status.Status) string {
 	}
 	if r.Rollout != nil {
 		line("tickets", "%s", progress.FormatRollout(*r.Rollout))
+		for _, text := range progress.FormatMissions(*r.Rollout) {
+			line("guidance", "%s", text)
+		}
 	}
 	uncommitted := ""
 	if r.Items.Uncommitted > 0 {

@@ -115,6 +115,12 @@ func WriteSummary(
 		}
 		if sum.Rollout != nil {
 			line("tickets", FormatRollout(*sum.Rollout))
+			if sum.Rollout.Stopped != "" {
+				line("ended early", SanitizeLine(sum.Rollout.Stopped, 400))
+			}
+			for _, text := range FormatMissions(*sum.Rollout) {
+				line("guidance", text)
+			}
 			line("selections", path(record.OutputKey(s.Run, rollout.SelectionsFile)))
 			if sum.Rollout.Refused > 0 || len(sum.Rollout.Failed) > 0 {
 				line("failures", path(record.OutputKey(s.Run, rollout.FailuresFile)))

@@ -2,6 +2,8 @@ package progress
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,14 +18,18 @@ func FormatRollout(r record.Rollout) string {
 		parts[0] += " of " + Count(uint64(r.AllTickets))
 	}
 	if r.Batch > 0 {
-		parts = append(parts, fmt.Sprintf("batch %d of %d", r.Batch, r.Batches))
+		text := fmt.Sprintf("batch %d of %d", r.Batch, r.Batches)
+		if r.Stage != "" && r.Stage != "answer" {
+			text += " (" + r.Stage + ")"
+		}
+		parts = append(parts, text)
 	}
 	for _, m := range []struct {
 		name  string
 		value *float64
 	}{{"agreement", r.Agreement}, {"accuracy", r.Accuracy}, {"score", r.Score}} {
 		if m.value != nil {
-			parts = append(parts, m.name+" "+strconv.FormatFloat(*m.value, 'g', 3, 64))
+			parts = append(parts, m.name+" "+formatShare(*m.value))
 		}
 	}
 	if n := r.Failed["unparsable"]; n > 0 {
@@ -32,11 +38,38 @@ func FormatRollout(r record.Rollout) string {
 	if r.Review > 0 {
 		parts = append(parts, Count(uint64(r.Review))+" to review")
 	}
+	if r.Reflections > 0 {
+		parts = append(parts, fmt.Sprintf("%s reflections, %s accepted", Count(uint64(r.Reflections)),
+			Count(uint64(r.Accepted))))
+	}
 	if r.Refused > 0 {
 		parts = append(parts, formatRefused(r.Refused))
 	}
 	return strings.Join(parts, ", ")
 }
+
+// FormatMissions formats what an ended rollout came to in each mission, a line each: "refunds: step 3 of 3, score 0.52
+// → 0.95, holdout 0.5 → 0.97 (52 tickets)".
+func FormatMissions(r record.Rollout) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.Missions)) {
+		m := r.Missions[name]
+		text := fmt.Sprintf("%s: step %d of %d", SanitizeLine(name, nameColumns), m.Promoted, m.Steps)
+		if !m.Gated && m.Steps > 0 {
+			text += ", not compared"
+		}
+		if n := m.Promoted; n < len(m.Scores) && m.Scores[0] != nil && m.Scores[n] != nil {
+			text += fmt.Sprintf(", score %s → %s", formatShare(*m.Scores[0]), formatShare(*m.Scores[n]))
+		}
+		if m.HoldoutAtStart != nil && m.Holdout != nil {
+			text += fmt.Sprintf(", holdout %s → %s (%s tickets)", formatShare(*m.HoldoutAtStart), formatShare(*m.Holdout),
+				Count(uint64(m.HoldoutTickets)))
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+func formatShare(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
 // formatRefused formats how many lines of the input are no tickets.
 func formatRefused(n int) string {

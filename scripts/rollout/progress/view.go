@@ -91,8 +91,10 @@ func formatStatus(s status.Status, p Pace) string {
 	}
 	if r := s.Rollout; r != nil && r.Batch > 0 {
 		text += fmt.Sprintf(" batch %d/%d", r.Batch, r.Batches)
-	}
-	if judged, of := judged(s); of > 0 {
+		if r.Stage != "" && r.Stage != "answer" {
+			text += " " + r.Stage
+		}
+	} else if judged, of := judged(s); of > 0 && r == nil {
 		text += fmt.Sprintf(" judged %s/%s", Count(judged), Count(of))
 	}
 	if p.Rate != nil {

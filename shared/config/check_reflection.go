@@ -1,0 +1,53 @@
+package config
+
+// checkReflection checks how a rollout's guidance is improved.
+func (r Run) checkReflection(c *checker, at string) {
+	epochs := valueOr(r.Rollout, DefaultRollout).Epochs
+	c.integer(under(at, "rollout.epochs"), &epochs, 1, maxEpochs, "")
+	if r.Reflection == nil {
+		if epochs > 1 {
+			c.add(under(at, "rollout.epochs"), "without [reflection] the guidance stays as it is, and every epoch would get "+
+				"the same answers: set 1, or add [reflection]")
+		}
+		if r.Gate != nil {
+			c.add(under(at, "gate"), "has no effect without [reflection]: add it, or remove the table")
+		}
+		return
+	}
+	r.Reflection.check(c, under(at, "reflection"))
+	r.GateOf().check(c, under(at, "gate"), r.Reflection.Candidates)
+}
+
+func (r Reflection) check(c *checker, at string) {
+	c.integer(at+".batch_size", &r.BatchSize, 1, maxReflectionBatch, "")
+	c.text(at+".model", r.Model, maxText)
+	r.ReflectionSampling().check(c, at+".sampling")
+	if r.ReflectionSampling().N != nil {
+		c.add(at+".sampling.n", "does not apply: set candidates")
+	}
+	r.Request.check(c, at+".request", false)
+	c.integer(at+".candidates", &r.Candidates, 1, maxCandidates, "")
+	c.integer(at+".max_entries", &r.MaxEntries, 1, maxEntries, "")
+	c.integer(at+".max_entry_bytes", &r.MaxEntryBytes, 20, maxText, "")
+	c.integer(at+".max_tokens", &r.MaxTokens, 10, maxGuidanceTokens, "")
+	c.integer(at+".max_operations", &r.MaxOperations, 1, maxPlanOperations, "")
+	c.integer(at+".stop_after", &r.StopAfter, 1, maxFailures, "")
+}
+
+func (g Gate) check(c *checker, at string, candidates int) {
+	c.float(at+".share", &g.Share, above(0), atMost(0.9))
+	c.float(at+".holdout_share", &g.HoldoutShare, atLeast(0), atMost(0.5))
+	if g.Share+g.HoldoutShare > 0.95 {
+		c.add(at+".share", "leaves no ticket to learn from, together with holdout_share: lower one")
+	}
+	c.integer(at+".tickets", &g.Tickets, 2, maxGateTickets, "")
+	c.float(at+".alpha", &g.Alpha, above(0), atMost(0.5))
+	c.integer(at+".resamples", &g.Resamples, 1, 1_000_000, "")
+	c.integer(at+".min_tickets", &g.MinTickets, 0, maxGateTickets, "")
+	c.float(at+".min_gain", &g.MinGain, atLeast(0), atMost(1))
+	c.float(at+".max_broken", &g.MaxBroken, atLeast(0), atMost(1))
+	if float64(g.Resamples+1)*g.Alpha < float64(candidates) {
+		c.add(at+".resamples", "is too low for an alpha of %v over %d candidates: set at least %v", g.Alpha, candidates,
+			float64(candidates)/g.Alpha)
+	}
+}

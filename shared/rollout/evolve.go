@@ -1,0 +1,495 @@
+package rollout
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/guidance"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/selection"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// Growing is a rollout whose planned items all have results.
+type Growing struct {
+	Blobs    blob.Store
+	Manifest record.Manifest
+	Source   record.Ranges // the tickets
+	// Outcomes are those of the items that were planned last; of none before the first
+	// stage.
+	Outcomes iter.Seq2[Outcome, error]
+}
+
+// Append writes the stage of that number, and its lines to w: none if the run is complete.
+// What it writes is a function of the manifest and of the outcomes so far.
+func (g Growing) Append(ctx context.Context, number int, w io.Writer) error {
+	var next Stage
+	if number == len(g.Manifest.Inputs) {
+		book, err := Import(ctx, g.Blobs, g.Manifest, g.Source)
+		if err != nil {
+			return err
+		}
+		next, err = g.measureNext(ctx, start(g.Manifest, book), "")
+		if err != nil {
+			return err
+		}
+	} else {
+		last, err := ReadStage(ctx, g.Blobs, g.Manifest.Run, number-1)
+		if err != nil {
+			return err
+		}
+		if next, err = g.next(ctx, last); err != nil {
+			return fault.Wrap(err, "after the stage %d, %s", last.Input, last.Kind)
+		}
+	}
+	if err := next.save(ctx, g.Blobs, g.Manifest.Run); err != nil {
+		return err
+	}
+	return g.write(ctx, next, w)
+}
+
+// next returns the stage behind s, whose outcomes are there.
+func (g Growing) next(ctx context.Context, s Stage) (Stage, error) {
+	s.Guidance, s.Pending, s.Steps = copied(s.Guidance), copied(s.Pending), copied(s.Steps)
+	s.Used, s.Start = copied(s.Used), copied(s.Start)
+	if r := s.Reflection; r != nil {
+		own := *r
+		own.Candidates = slices.Clone(r.Candidates)
+		s.Reflection = &own
+	}
+	switch s.Kind {
+	case Answering:
+		return g.answered(ctx, s)
+	case Summarising:
+		return g.summarised(ctx, s)
+	case Critiquing:
+		return g.critiqued(ctx, s)
+	case Consolidating:
+		return g.consolidated(ctx, s)
+	case Gating:
+		return g.gated(ctx, s)
+	case Confirming:
+		return g.confirmed(ctx, s)
+	case Measuring:
+		return g.measured(ctx, s)
+	}
+	return s, fault.New(fault.Corrupt, "the stage %q has nothing behind it", s.Kind)
+}
+
+// copied returns an independent map, also of none.
+func copied[V any](m map[string]V) map[string]V {
+	out := make(map[string]V, len(m))
+	maps.Copy(out, m)
+	return out
+}
+
+// goOn returns the next stage of a run without a reflection under way: the next reflection
+// or, when none is due, the next batch. over is the reflection that has just ended.
+func (g Growing) goOn(ctx context.Context, s Stage, over *Record) (next Stage, err error) {
+	c := g.Manifest.Config
+	s.Reflection = nil
+	defer func() { next.Over = over }()
+	end := func(why string) Stage {
+		next := s.after(Ending, 0)
+		next.Stopped = why
+		return next
+	}
+	if r := c.Reflection; r != nil && s.Failed >= r.StopAfter {
+		return end(fmt.Sprintf("%d reflections in a row failed, the last one because: %s", s.Failed, over.Why)), nil
+	}
+	for _, m := range c.Missions {
+		count := s.Pending[m.Name].Count
+		if due := c.Reflection != nil && count > 0 && (count >= c.Reflection.BatchSize || s.To >= s.Tickets); due {
+			return g.reflect(ctx, s, m.Name)
+		}
+	}
+	next, more := s.nextBatch(c)
+	if !more {
+		return end(next.Stopped), nil
+	}
+	return next, nil
+}
+
+// answered takes in a batch of answers.
+func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
+	m := g.Manifest
+	s.Totals = s.Totals.Clone()
+	out := &lessons{ctx: ctx, blobs: g.Blobs, run: m.Run, input: s.Input, files: map[string]*object{},
+		count: map[string]int{}}
+	at := s.Epoch*s.Tickets + s.From
+	err := g.groups(s, func(group Group) error {
+		s.Totals.Add(group)
+		mission := group.ticket.Mission
+		s.addScores(group)
+		at++
+		if m.Config.Reflection == nil {
+			return nil
+		}
+		s.Used[mission] = maps.Clone(s.Used[mission])
+		if s.Used[mission] == nil {
+			s.Used[mission] = entryUsage{}
+		}
+		s.Used[mission].count(group)
+		if group.selection.Teaches == selection.NoLesson {
+			return nil
+		}
+		for t, err := range ticketsOf(ctx, g.Blobs, m, orderKey(m.Run), Span{at - 1, at}) {
+			if err != nil {
+				return err
+			}
+			return out.add(mission, caseOf(group, t))
+		}
+		return nil
+	})
+	if err := out.finish(err); err != nil {
+		return s, err
+	}
+	for mission, count := range out.count {
+		p := s.Pending[mission]
+		p.Count += count
+		p.Parts = append(slices.Clone(p.Parts), casesPart{Input: s.Input, Count: count})
+		s.Pending[mission] = p
+	}
+	return g.goOn(ctx, s, nil)
+}
+
+// addScores adds the scores of a ticket to those of its step.
+func (s *Stage) addScores(g Group) {
+	mission, step := g.ticket.Mission, g.members[0].Step
+	sums := slices.Clone(s.Steps[mission])
+	for len(sums) <= step {
+		sums = append(sums, StepSum{})
+	}
+	for _, m := range g.members {
+		if m.score != nil {
+			sums[step].Scored++
+			sums[step].Score += *m.score
+		}
+	}
+	s.Steps[mission] = sums
+}
+
+// groups calls do for each ticket of the stage's outcomes.
+func (g Growing) groups(s Stage, do func(Group) error) error {
+	reader, err := NewReader(g.Manifest.Config)
+	if err != nil {
+		return err
+	}
+	var members []Outcome
+	for o, err := range g.Outcomes {
+		if err != nil {
+			return err
+		}
+		if members = append(members, o); len(members) < s.Members {
+			continue
+		}
+		group, err := reader.Read(members)
+		if err == nil {
+			err = do(group)
+		}
+		if err != nil {
+			return err
+		}
+		members = members[:0]
+	}
+	if len(members) > 0 {
+		return fault.New(fault.Corrupt, "the last ticket has %d of %d answers", len(members), s.Members)
+	}
+	return nil
+}
+
+// reflect begins a reflection of a mission.
+func (g Growing) reflect(ctx context.Context, s Stage, mission string) (Stage, error) {
+	size := g.Manifest.Config.Reflection.BatchSize
+	cases, rest, err := s.Pending[mission].take(ctx, g.Blobs, g.Manifest.Run, mission, size)
+	if err != nil {
+		return s, err
+	}
+	s.Pending[mission] = rest
+	if rest.Count == 0 {
+		delete(s.Pending, mission)
+	}
+	next := s.after(Summarising, len(cases))
+	next.Reflection = &Reflection{Number: s.Reflections, Mission: mission, Step: s.Guidance[mission], Cases: cases}
+	next.Reflections++
+	return next, nil
+}
+
+// answers returns what a model answered to the items of a stage of reflection: "" for an
+// item that failed.
+func (g Growing) answers() (texts []string, failed string, err error) {
+	for o, err := range g.Outcomes {
+		if err != nil {
+			return nil, "", err
+		}
+		if o.Class != "" {
+			if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok && failed == "" {
+				failed = string(o.Class) + ": " + f.Message
+			}
+			texts = append(texts, "")
+			continue
+		}
+		said, err := dialect.ReadCompletions(o.Row)
+		if err != nil {
+			return nil, "", err
+		}
+		texts = append(texts, said[0].Text)
+	}
+	return texts, failed, nil
+}
+
+// fail ends a reflection without a usable plan.
+func (g Growing) fail(ctx context.Context, s Stage, result Result, why string) (Stage, error) {
+	over := s.Reflection.over(s, g.gates(s), result, why)
+	switch result {
+	case ResultFailed, ResultRefused:
+		s.Failed++
+	default:
+		s.Failed = 0
+	}
+	return g.goOn(ctx, s, over)
+}
+
+// gates reports whether the reflection's candidates are compared.
+func (g Growing) gates(s Stage) bool { return s.Pools[s.Reflection.Mission].Gate.Len() > 0 }
+
+// summarised takes in the summaries of a reflection.
+func (g Growing) summarised(ctx context.Context, s Stage) (Stage, error) {
+	texts, failed, err := g.answers()
+	if err != nil {
+		return s, err
+	}
+	r, last := s.Reflection, error(nil)
+	for n, text := range texts {
+		if text == "" {
+			continue
+		}
+		summary, err := guidance.ParseSummary([]byte(text))
+		if err != nil {
+			last = err
+			continue
+		}
+		r.Reports = append(r.Reports, guidance.Report{Ticket: r.Cases[n].Key, Summary: summary})
+	}
+	if len(r.Reports) == 0 {
+		return g.fail(ctx, s, ResultFailed, "no summary can be used: "+whyNone(failed, last))
+	}
+	return s.after(Critiquing, g.Manifest.Config.Reflection.Candidates), nil
+}
+
+// whyNone says why a stage has no usable answer.
+func whyNone(failed string, refused error) string {
+	if refused != nil {
+		return refused.Error()
+	}
+	if failed != "" {
+		return failed
+	}
+	return "the model answered nothing"
+}
+
+// critiqued takes in the operations that were proposed.
+func (g Growing) critiqued(ctx context.Context, s Stage) (Stage, error) {
+	texts, failed, err := g.answers()
+	if err != nil {
+		return s, err
+	}
+	r, last, proposed := s.Reflection, error(nil), false
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		ops, err := guidance.ParseProposals([]byte(text), limitsOf(*g.Manifest.Config.Reflection))
+		if err != nil {
+			last = err
+			continue
+		}
+		r.Proposals = append(r.Proposals, ops)
+		proposed = proposed || len(ops) > 0
+	}
+	switch {
+	case len(r.Proposals) == 0:
+		return g.fail(ctx, s, ResultFailed, "no critique can be used: "+whyNone(failed, last))
+	case !proposed:
+		return g.fail(ctx, s, ResultNoChange, "nothing was proposed")
+	}
+	return s.after(Consolidating, len(r.Proposals)), nil
+}
+
+// consolidated takes in the plans, and makes the candidates of them.
+func (g Growing) consolidated(ctx context.Context, s Stage) (Stage, error) {
+	texts, failed, err := g.answers()
+	if err != nil {
+		return s, err
+	}
+	c, r := g.Manifest.Config, s.Reflection
+	old, err := readGuidance(ctx, g.Blobs, g.Manifest.Run, r.Mission, r.Step)
+	if err != nil {
+		return s, err
+	}
+	result, why, some := ResultNoChange, "the plans change nothing", false
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		candidate, err := g.candidate(ctx, s, old, text)
+		if err != nil {
+			return s, err
+		}
+		some = true
+		r.Candidates = append(r.Candidates, candidate)
+		if candidate.Refusal != "" {
+			result, why = ResultRefused, candidate.Refusal+": "+candidate.Message
+		}
+	}
+	if !some {
+		return g.fail(ctx, s, ResultFailed, "no plan can be used: "+whyNone(failed, nil))
+	}
+	viable := r.viable()
+	if len(viable) == 0 {
+		return g.fail(ctx, s, result, why)
+	}
+	r.Best = viable[0]
+	if !g.gates(s) {
+		return g.accept(ctx, s)
+	}
+	r.Pool = window(s.Pools[r.Mission].Gate, c.GateOf().Tickets, r.Number)
+	return s.after(Gating, (1+len(viable))*r.Pool.Len()*s.Members), nil
+}
+
+// viable returns the candidates that have a guidance.
+func (r Reflection) viable() (numbers []int) {
+	for n, c := range r.Candidates {
+		if c.Guidance != nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// candidate makes a candidate of the plan in an answer.
+func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, answer string) (
+	c Candidate, err error) {
+	r, lim := s.Reflection, limitsOf(*g.Manifest.Config.Reflection)
+	refuse := func(err error) (Candidate, error) {
+		var refused *guidance.Refused
+		if !errors.As(err, &refused) {
+			return c, err
+		}
+		c.Guidance, c.Refusal, c.Message = nil, string(refused.Refusal), refused.Message
+		return c, nil
+	}
+	if c.Plan, err = guidance.ParsePlan([]byte(answer), lim); err != nil {
+		return refuse(err)
+	}
+	known := func(key string) bool { return slices.ContainsFunc(r.Cases, func(c Case) bool { return c.Key == key }) }
+	next, err := old.Count(s.Used[r.Mission]).Apply(c.Plan, guidance.Applying{Limits: lim, Evidence: known})
+	if err != nil {
+		return refuse(err)
+	}
+	if next.Step == old.Step {
+		return c, nil
+	}
+	next.From = old.ContentID().String()
+	same := func(c Candidate) bool {
+		return c.Guidance != nil && string(c.Guidance.Encode()) == string(next.Encode())
+	}
+	if slices.ContainsFunc(r.Candidates, same) {
+		return c, nil // it is compared once
+	}
+	if err := g.copies(ctx, r.Mission, guidance.NewCopyGuard(c.Plan, old)); err != nil {
+		return refuse(err)
+	}
+	c.Guidance = &next
+	return c, nil
+}
+
+// copies returns the refusal of a plan that copies a ticket of the mission.
+func (g Growing) copies(ctx context.Context, mission string, guard *guidance.CopyGuard) error {
+	if guard.Empty() {
+		return nil
+	}
+	r, _, err := g.Blobs.Get(ctx, ticketsKey(g.Manifest.Run), blob.GetOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	lines := jsonl.NewScanner(r, jsonl.Options{})
+	for n := 0; ; n++ {
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t, err := ParseTicket(l.Bytes, g.Manifest.Config.Missions)
+		if err != nil {
+			return err
+		}
+		if t.Mission != mission {
+			continue
+		}
+		if run, copied := guard.Ticket(contentOf(t)); copied {
+			return guard.Refusal(t.Group, run)
+		}
+	}
+}
+
+// window returns a part of a list of at most size positions: another one for each number,
+// as far as the list goes.
+func window(of Span, size, number int) Span {
+	size = min(size, of.Len())
+	from := of.From
+	if room := of.Len() - size; room > 0 {
+		from += number * size % (room + 1)
+	}
+	return Span{from, from + size}
+}
+
+// accept makes the best candidate the guidance of its mission.
+func (g Growing) accept(ctx context.Context, s Stage) (Stage, error) {
+	r := s.Reflection
+	best := *r.Candidates[r.Best].Guidance
+	if err := saveGuidance(ctx, g.Blobs, g.Manifest.Run, best); err != nil {
+		return s, err
+	}
+	s.Guidance[r.Mission] = best.Step
+	delete(s.Used, r.Mission)
+	s.Learnt, s.Failed = true, 0
+	s.Accepted++
+	if h := s.Pools[r.Mission].Holdout; h.Len() > 0 {
+		return s.after(Measuring, h.Len()*s.Members), nil
+	}
+	return g.goOn(ctx, s, g.accepted(s, nil))
+}
+
+// accepted returns the record of a reflection whose best candidate is the guidance.
+func (g Growing) accepted(s Stage, holdout *Measure) *Record {
+	r := s.Reflection
+	over := r.over(s, g.gates(s), ResultAccepted, "")
+	over.NewStep, over.Holdout = r.Candidates[r.Best].Guidance.Step, holdout
+	return over
+}
+
+// seedOfStage returns the seed of an item of a reflection, or of its comparison.
+func seedOfStage(c config.Run, number int, kind StageKind, item int) uint64 {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(c.RolloutOf().Seed))
+	b = binary.LittleEndian.AppendUint64(append(b, kind...), uint64(number))
+	sum := identity.Content(binary.LittleEndian.AppendUint64(b, uint64(item)))
+	return binary.LittleEndian.Uint64(sum[:8]) & seedMask
+}
