@@ -28,6 +28,8 @@ const (
 	MetricsFile      = "metrics_epoch.jsonl" // a row for each epoch
 	ReflectionFile   = "reflection.jsonl"    // a row for each reflection
 	CandidatesFile   = "candidates.jsonl"    // a row for each plan that a reflection made
+	DistillFile      = "distill.jsonl"       // a chat for each ticket whose selected answer is worth learning
+	PreferencesFile  = "preferences.jsonl"   // a pair for each ticket with a better and a worse answer
 	AttemptsFile     = "attempts.jsonl"      // a row for each shard: who answered it
 )
 
@@ -125,7 +127,8 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 		return record.Rollout{}, err
 	}
 	p := publisher{Ended: e, reader: reader, files: map[string]*object{}, measured: map[string]map[int]Measure{}}
-	names := []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, AttemptsFile}
+	names := []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, DistillFile,
+		PreferencesFile, AttemptsFile}
 	if e.Manifest.Config.Reflection != nil {
 		names = append(names, ReflectionFile, CandidatesFile)
 	}
@@ -172,6 +175,9 @@ func (p *publisher) write(ctx context.Context) error {
 	if err := p.refusedLines(ctx); err != nil {
 		return err
 	}
+	if err := p.reflections(ctx); err != nil {
+		return err
+	}
 	var members []Outcome
 	for o, err := range p.Outcomes {
 		if err != nil {
@@ -193,9 +199,7 @@ func (p *publisher) write(ctx context.Context) error {
 	if err := p.epochRow(); err != nil {
 		return err
 	}
-	if err := p.reflections(ctx); err != nil {
-		return err
-	}
+	p.sum()
 	for a, err := range p.Attempts {
 		if err == nil {
 			err = p.row(AttemptsFile, a)
@@ -232,7 +236,7 @@ type candidateRow struct {
 	Candidate
 }
 
-// reflections appends the rows of the run's reflections, and notes how far the run came.
+// reflections appends the rows of the run's reflections, and notes its last stage.
 func (p *publisher) reflections(ctx context.Context) error {
 	for s, err := range Stages(ctx, p.Blobs, p.Manifest) {
 		if err != nil {
@@ -255,18 +259,22 @@ func (p *publisher) reflections(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// sum notes what the run came to.
+func (p *publisher) sum() {
 	batches := p.out.Batches
 	p.out = p.all.summary()
 	p.out.Batches, p.out.Epochs, p.out.Stopped = batches, p.last.Epoch+1, p.last.Stopped
 	p.out.Reflections, p.out.Accepted, p.out.Guidance = p.last.Reflections, p.last.Accepted, p.last.Guidance
 	if p.Manifest.Config.Reflection == nil {
-		return nil
+		return
 	}
 	p.out.Missions = map[string]record.Mission{}
 	for _, m := range p.Manifest.Config.Missions {
 		p.out.Missions[m.Name] = p.last.mission(m.Name, p.measured[m.Name])
 	}
-	return nil
 }
 
 // publishGuidance copies the steps of each mission's guidance to the files of the run, and
@@ -407,6 +415,9 @@ func (p *publisher) groupRows(g Group) error {
 	}
 	if g.stats.Scored > 0 {
 		s.Mean, s.Spread = &g.stats.Mean, &g.stats.Spread
+	}
+	if err := p.distill(g); err != nil {
+		return err
 	}
 	if err := p.row(SelectionsFile, s); err != nil || s.Review == selection.NoReview {
 		return err

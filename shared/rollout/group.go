@@ -22,16 +22,18 @@ type Outcome struct {
 // answered is a member of a ticket as it was read.
 type answered struct {
 	lineTail
-	id      string
-	class   fault.Class
-	message string // of a failed one
-	text    string // of an answered one, as the model gave it
-	finish  string
-	verdict string
-	parsed  bool
-	score   *float64
-	scores  json.RawMessage // of the graders; nil without graders
-	usage   json.RawMessage
+	id string
+	// messages are those of the request.
+	messages json.RawMessage
+	class    fault.Class
+	message  string // of a failed one
+	text     string // of an answered one, as the model gave it
+	finish   string
+	verdict  string
+	parsed   bool
+	score    *float64
+	scores   json.RawMessage // of the graders; nil without graders
+	usage    json.RawMessage
 	// response is what else the server sent, such as token ids and logprobs; nil if nothing.
 	response json.RawMessage
 }
@@ -141,13 +143,14 @@ func restOf(rest []byte) (t Ticket, err error) {
 // member reads one outcome.
 func (r *Reader) member(o Outcome) (a answered, err error) {
 	var line struct {
-		ID string
+		ID       string
+		Messages json.RawMessage
 		lineTail
 	}
 	if err := json.Unmarshal(o.Line, &line); err != nil {
 		return a, fault.WithKind(fault.Corrupt, err, "read its line")
 	}
-	a.id, a.lineTail, a.class = line.ID, line.lineTail, o.Class
+	a.id, a.messages, a.lineTail, a.class = line.ID, line.Messages, line.lineTail, o.Class
 	if o.Class != "" {
 		if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok {
 			a.message = f.Message
