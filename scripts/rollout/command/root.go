@@ -36,6 +36,8 @@ func commands(e *Env) []*cobra.Command {
 		resultsCommand(e),
 		explainCommand(e),
 		convertCommand(e),
+		guidanceCommand(e),
+		reportCommand(e),
 		runCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
