@@ -22,11 +22,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -168,6 +171,37 @@ func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string{}, p.problems...)
+}
+
+// Requests returns the URLs that the page has requested so far: its own, and what it
+// loads. Those with the data: scheme, which reach no network, are left out, and so is
+// the icon, which the browser requests by itself.
+func (p *Page) Requests() (urls []string) {
+	p.t.Helper()
+	run(p, "ask the page", chromedp.Evaluate[int]("0")) // events so far come before the answer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, url := range p.asked {
+		if !strings.HasPrefix(url, "data:") && !strings.HasSuffix(url, "/favicon.ico") {
+			urls = append(urls, url)
+		}
+	}
+	slices.Sort(urls)
+	return urls
+}
+
+// PreferDark makes the page look as for a person who prefers a dark or a light page.
+func (p *Page) PreferDark(dark bool) {
+	p.t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	run(p, "prefer "+scheme, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		return err
+	}))
 }
 
 // describe returns the text of an exception.
