@@ -1,0 +1,148 @@
+package clerk_test
+
+import (
+	"fmt"
+	"testing"
+
+	"rollout/localstack/clerk"
+	"rollout/shared/core/guidance"
+	"rollout/shared/record"
+	"rollout/shared/rollout"
+)
+
+// promoted reads the promoted guidance of a mission.
+func (b *bench) promoted(mission string) guidance.Guidance {
+	b.Helper()
+	g, err := guidance.Decode([]byte(b.object(rollout.PromotedKey(testRun, mission))))
+	b.check(err)
+	return g
+}
+
+// TestDemoLearnsTheRules runs the shipped example.
+func TestDemoLearnsTheRules(t *testing.T) {
+	t.Parallel()
+	c, tickets := demo(t)
+	b := newBench(t, c, tickets, clerks(t))
+	sum := b.run()
+	stages := b.stages()
+	last := stages[len(stages)-1]
+	start, best := last.Start["refunds"].Score, 0.0
+	for _, r := range b.reflections() {
+		if r.Result == rollout.ResultAccepted {
+			best = r.Holdout.Score
+		}
+	}
+	t.Logf("holdout: %.3f at the start, %.3f of the promoted step; %d of %d reflections accepted; %d items, stopped: %q",
+		start, best, sum.Accepted, sum.Reflections, b.items, sum.Stopped)
+	if best < start+0.2 {
+		t.Errorf("the promoted step has a score of %.3f on the holdout, the start %.3f: want 0.2 more", best, start)
+	}
+	before := 0.0
+	for step, s := range last.Steps["refunds"] {
+		if s.Scored == 0 { // two reflections followed one another
+			continue
+		}
+		mean := s.Score / float64(s.Scored)
+		t.Logf("step %d: %.3f over %d answers", step, mean, s.Scored)
+		if mean <= before {
+			t.Errorf("step %d answers with a score of %.3f, the step before with %.3f", step, mean, before)
+		}
+		before = mean
+	}
+	g := b.promoted("refunds")
+	if g.Step != sum.Guidance["refunds"] || g.Step < 2 {
+		t.Errorf("step %d is promoted, the newest is %d", g.Step, sum.Guidance["refunds"])
+	}
+	known := map[string]bool{}
+	for _, text := range clerk.Rules() {
+		known[text] = true
+	}
+	learnt := 0
+	for _, e := range g.Entries {
+		if known[e.Text] {
+			learnt++
+		}
+	}
+	if learnt < 4 {
+		t.Errorf("the guidance has %d of the %d rules: %+v", learnt, len(known), g.Entries)
+	}
+}
+
+// TestSameInputsMakeTheSameBytes repeats a run: in another order of answers, and
+// with batches that are cut into other numbers of shards.
+func TestSameInputsMakeTheSameBytes(t *testing.T) {
+	t.Parallel()
+	c, tickets := small(t)
+	var want map[string]string
+	for n, parallelism := range []int{0, 1, 2, 3, 8} {
+		b := newBench(t, c, tickets, clerks(t))
+		b.manifest.Config.Runner.Parallelism, b.shuffle = parallelism, uint64(n)
+		b.run()
+		got := b.objects(rollout.AttemptsFile)
+		if want == nil {
+			want = got
+		}
+		same(t, fmt.Sprintf("cut into %d", parallelism), got, want)
+	}
+}
+
+// TestSeedDecidesTheRun compares runs with seeds: each is the same when it is repeated,
+// learns, and differs from the others.
+func TestSeedDecidesTheRun(t *testing.T) {
+	t.Parallel()
+	c, tickets := small(t)
+	orders := map[string]int64{}
+	for seed := range int64(4) {
+		var first map[string]string
+		for range 2 {
+			b := newBench(t, c, tickets, clerks(t))
+			own := *c.Rollout
+			own.Seed = seed
+			b.manifest.Config.Rollout = &own
+			sum := b.run()
+			if sum.Accepted == 0 {
+				t.Errorf("with seed %d nothing is learnt", seed)
+			}
+			got := b.objects()
+			if first == nil {
+				first = got
+			}
+			same(t, fmt.Sprintf("seed %d", seed), got, first)
+			order := b.object(record.AppendedKey(testRun, 2))
+			if other, ok := orders[order]; ok && other != seed {
+				t.Errorf("seeds %d and %d have the same first batch", seed, other)
+			}
+			orders[order] = seed
+		}
+	}
+}
+
+// TestLinesOfABatchCarryItsStep is I6: all members of a batch see one step of their
+// mission's guidance, that of its stage, and record it.
+func TestLinesOfABatchCarryItsStep(t *testing.T) {
+	t.Parallel()
+	c, tickets := small(t)
+	b := newBench(t, c, tickets, clerks(t))
+	b.run()
+	batches := 0
+	for _, s := range b.stages() {
+		if s.Kind != rollout.Answering {
+			continue
+		}
+		batches++
+		for _, o := range b.outcomes[s.Input] {
+			l := lineOf(t, o.Line)
+			if l.Step != s.Guidance["refunds"] || l.Batch != s.Batch || l.Epoch != s.Epoch {
+				t.Fatalf("a line of batch %d with step %d has step %d: %s", s.Batch, s.Guidance["refunds"], l.Step, o.Line)
+			}
+			g, err := guidance.Decode([]byte(b.object(rollout.GuidanceKey(testRun, "refunds", l.Step))))
+			b.check(err)
+			if want := g.Text(); !containsText(o.Line, want) {
+				t.Fatalf("a line of step %d does not have the text of its guidance: %s", l.Step, o.Line)
+			}
+		}
+	}
+	if batches < 4 {
+		t.Errorf("the run has %d batches", batches)
+	}
+}
