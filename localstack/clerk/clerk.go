@@ -159,6 +159,7 @@ func draw(ticket, seed string) float64 {
 // operation is one of a plan.
 type operation struct {
 	Op       string   `json:"op"`
+	Entries  []int    `json:"entries,omitempty"`
 	Text     string   `json:"text"`
 	Reason   string   `json:"reason"`
 	Evidence []string `json:"evidence"`
@@ -196,7 +197,7 @@ func reflect(data []byte) (string, bool) {
 		var plan []operation
 		for _, o := range s.Proposals {
 			if !slices.ContainsFunc(plan, func(p operation) bool { return p.Text == o.Text }) {
-				plan = append(plan, operation{o.Op, o.Text, o.Reason, o.Evidence})
+				plan = append(plan, o)
 			}
 		}
 		out = map[string]any{"operations": plan}

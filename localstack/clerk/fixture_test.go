@@ -2,8 +2,8 @@ package clerk_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -35,7 +35,8 @@ const (
 
 var testTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// reply is what a model answers: a text or, in a request that failed, a class.
+// reply is what a model answers: a text or, in a request that failed, its class and the
+// message in text.
 type reply struct {
 	text  string
 	class fault.Class
@@ -152,6 +153,13 @@ func (b *bench) appendStage(blobs blob.Store, number int, w func(io.Writer) io.W
 		return nil, err
 	}
 	_, err = blobs.Put(b.Context(), at, bytes.NewReader(text.Bytes()), blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) { // another call was faster, with the same lines
+		have, err := input.ReadObject(b.Context(), blobs, at, 1<<30)
+		if err == nil && !bytes.Equal(have, text.Bytes()) {
+			err = fmt.Errorf("stage %d was appended twice, with other lines", number)
+		}
+		return have, err
+	}
 	return text.Bytes(), err
 }
 
@@ -218,8 +226,9 @@ func (b *bench) item(role string, index uint64, line []byte) rollout.Outcome {
 	b.bodies[it.ID] = body
 	r := b.answer(it.ID, body)
 	if r.class != "" {
-		f := it.Failure(it.RowID(id), dialect.Place{Item: index, File: fmt.Sprintf("range %d", 1), Line: 1}, r.class, "it failed")
-		return rollout.Outcome{Line: line, Class: r.class, Row: bytes.TrimSuffix(dialect.AppendError(nil, dialect.Plain, f), []byte{'\n'})}
+		f := it.Failure(it.RowID(id), dialect.Place{Item: index, File: "range 1", Line: 1}, r.class, cmp.Or(r.text, "it failed"))
+		row := dialect.AppendError(nil, dialect.Plain, f)
+		return rollout.Outcome{Line: line, Class: r.class, Row: bytes.TrimSuffix(row, []byte{'\n'})}
 	}
 	row := dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), GeneratedAt: testTime, Scores: b.scores(line, r.text),
 		Answers: []dialect.Answer{{Text: r.text, FinishReason: "stop",
@@ -348,9 +357,6 @@ func (b *bench) reflections() (out []rollout.Record) {
 	}
 	return out
 }
-
-// errCrash ends a process in a test.
-var errCrash = errors.New("crash")
 
 // memberLine is what tests read of a line.
 type memberLine struct {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -65,7 +66,7 @@ func (g Growing) next(ctx context.Context, s Stage) (Stage, error) {
 	s.Used, s.Start = copied(s.Used), copied(s.Start)
 	if r := s.Reflection; r != nil {
 		own := *r
-		own.Candidates = slices.Clone(r.Candidates)
+		own.Candidates, own.Unusable = slices.Clone(r.Candidates), maps.Clone(r.Unusable)
 		s.Reflection = &own
 	}
 	switch s.Kind {
@@ -226,27 +227,58 @@ func (g Growing) reflect(ctx context.Context, s Stage, mission string) (Stage, e
 	return next, nil
 }
 
-// answers returns what a model answered to the items of a stage of reflection: "" for an
-// item that failed.
-func (g Growing) answers() (texts []string, failed string, err error) {
+// unusable are the answers to a stage of reflection that cannot be used.
+type unusable struct {
+	failed  string // the first item without an answer: its class and message
+	refused string // the last answer that was refused: why
+}
+
+// String says why a stage has no usable answer.
+func (u unusable) String() string {
+	return cmp.Or(u.refused, u.failed, "the model answered nothing")
+}
+
+// answers gives what a model answered to the items of a stage of reflection to use, which
+// returns a *guidance.Refused for an answer that it cannot use. It counts these, and the
+// items without an answer. Only one answer is in memory at a time, as a hostile one may be
+// large.
+func (g Growing) answers(s Stage, use func(item int, answer []byte) error) (u unusable, err error) {
+	item := -1
+	count := func(cause string) {
+		if s.Reflection.Unusable == nil {
+			s.Reflection.Unusable = map[string]int{}
+		}
+		s.Reflection.Unusable[string(s.Kind)+"."+cause]++
+	}
 	for o, err := range g.Outcomes {
 		if err != nil {
-			return nil, "", err
+			return u, err
 		}
+		item++
 		if o.Class != "" {
-			if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok && failed == "" {
-				failed = string(o.Class) + ": " + f.Message
+			count(string(o.Class))
+			if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok && u.failed == "" {
+				u.failed = string(o.Class) + ": " + f.Message
 			}
-			texts = append(texts, "")
 			continue
 		}
 		said, err := dialect.ReadCompletions(o.Row)
 		if err != nil {
-			return nil, "", err
+			return u, err
 		}
-		texts = append(texts, said[0].Text)
+		if said[0].Text == "" {
+			count("empty")
+			continue
+		}
+		var refused *guidance.Refused
+		if err := use(item, []byte(said[0].Text)); errors.As(err, &refused) {
+			count(string(refused.Refusal))
+			u.refused = refused.Error()
+		} else if err != nil {
+			return u, err
+		}
 	}
-	return texts, failed, nil
+	return u, nil
 }
 
 // fail ends a reflection without a usable plan.
@@ -266,61 +298,39 @@ func (g Growing) gates(s Stage) bool { return s.Pools[s.Reflection.Mission].Gate
 
 // summarised takes in the summaries of a reflection.
 func (g Growing) summarised(ctx context.Context, s Stage) (Stage, error) {
-	texts, failed, err := g.answers()
+	r := s.Reflection
+	unusable, err := g.answers(s, func(item int, answer []byte) error {
+		summary, err := guidance.ParseSummary(answer)
+		if err == nil {
+			r.Reports = append(r.Reports, guidance.Report{Ticket: r.Cases[item].Key, Summary: summary})
+		}
+		return err
+	})
 	if err != nil {
 		return s, err
 	}
-	r, last := s.Reflection, error(nil)
-	for n, text := range texts {
-		if text == "" {
-			continue
-		}
-		summary, err := guidance.ParseSummary([]byte(text))
-		if err != nil {
-			last = err
-			continue
-		}
-		r.Reports = append(r.Reports, guidance.Report{Ticket: r.Cases[n].Key, Summary: summary})
-	}
 	if len(r.Reports) == 0 {
-		return g.fail(ctx, s, ResultFailed, "no summary can be used: "+whyNone(failed, last))
+		return g.fail(ctx, s, ResultFailed, "no summary can be used: "+unusable.String())
 	}
 	return s.after(Critiquing, g.Manifest.Config.Reflection.Candidates), nil
 }
 
-// whyNone says why a stage has no usable answer.
-func whyNone(failed string, refused error) string {
-	if refused != nil {
-		return refused.Error()
-	}
-	if failed != "" {
-		return failed
-	}
-	return "the model answered nothing"
-}
-
 // critiqued takes in the operations that were proposed.
 func (g Growing) critiqued(ctx context.Context, s Stage) (Stage, error) {
-	texts, failed, err := g.answers()
-	if err != nil {
-		return s, err
-	}
-	r, last, proposed := s.Reflection, error(nil), false
-	for _, text := range texts {
-		if text == "" {
-			continue
+	r, lim, proposed := s.Reflection, limitsOf(*g.Manifest.Config.Reflection), false
+	unusable, err := g.answers(s, func(_ int, answer []byte) error {
+		ops, err := guidance.ParseProposals(answer, lim)
+		if err == nil {
+			r.Proposals = append(r.Proposals, ops)
+			proposed = proposed || len(ops) > 0
 		}
-		ops, err := guidance.ParseProposals([]byte(text), limitsOf(*g.Manifest.Config.Reflection))
-		if err != nil {
-			last = err
-			continue
-		}
-		r.Proposals = append(r.Proposals, ops)
-		proposed = proposed || len(ops) > 0
-	}
+		return err
+	})
 	switch {
+	case err != nil:
+		return s, err
 	case len(r.Proposals) == 0:
-		return g.fail(ctx, s, ResultFailed, "no critique can be used: "+whyNone(failed, last))
+		return g.fail(ctx, s, ResultFailed, "no critique can be used: "+unusable.String())
 	case !proposed:
 		return g.fail(ctx, s, ResultNoChange, "nothing was proposed")
 	}
@@ -329,32 +339,28 @@ func (g Growing) critiqued(ctx context.Context, s Stage) (Stage, error) {
 
 // consolidated takes in the plans, and makes the candidates of them.
 func (g Growing) consolidated(ctx context.Context, s Stage) (Stage, error) {
-	texts, failed, err := g.answers()
-	if err != nil {
-		return s, err
-	}
 	c, r := g.Manifest.Config, s.Reflection
 	old, err := readGuidance(ctx, g.Blobs, g.Manifest.Run, r.Mission, r.Step)
 	if err != nil {
 		return s, err
 	}
-	result, why, some := ResultNoChange, "the plans change nothing", false
-	for _, text := range texts {
-		if text == "" {
-			continue
-		}
-		candidate, err := g.candidate(ctx, s, old, text)
+	result, why := ResultNoChange, "the plans change nothing"
+	unusable, err := g.answers(s, func(_ int, answer []byte) error {
+		candidate, err := g.candidate(ctx, s, old, answer)
 		if err != nil {
-			return s, err
+			return err
 		}
-		some = true
 		r.Candidates = append(r.Candidates, candidate)
 		if candidate.Refusal != "" {
 			result, why = ResultRefused, candidate.Refusal+": "+candidate.Message
 		}
+		return nil
+	})
+	if err != nil {
+		return s, err
 	}
-	if !some {
-		return g.fail(ctx, s, ResultFailed, "no plan can be used: "+whyNone(failed, nil))
+	if len(r.Candidates) == 0 {
+		return g.fail(ctx, s, ResultFailed, "no plan can be used: "+unusable.String())
 	}
 	viable := r.viable()
 	if len(viable) == 0 {
@@ -379,7 +385,7 @@ func (r Reflection) viable() (numbers []int) {
 }
 
 // candidate makes a candidate of the plan in an answer.
-func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, answer string) (
+func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, answer []byte) (
 	c Candidate, err error) {
 	r, lim := s.Reflection, limitsOf(*g.Manifest.Config.Reflection)
 	refuse := func(err error) (Candidate, error) {
@@ -390,7 +396,7 @@ func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, 
 		c.Guidance, c.Refusal, c.Message = nil, string(refused.Refusal), refused.Message
 		return c, nil
 	}
-	if c.Plan, err = guidance.ParsePlan([]byte(answer), lim); err != nil {
+	if c.Plan, err = guidance.ParsePlan(answer, lim); err != nil {
 		return refuse(err)
 	}
 	known := func(key string) bool { return slices.ContainsFunc(r.Cases, func(c Case) bool { return c.Key == key }) }

@@ -14,6 +14,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/selection"
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // pending are cases of a mission that no reflection has looked at, in their order.
@@ -89,8 +90,8 @@ var reasons = map[selection.Lesson]string{
 
 // caseOf returns what reflection sees of a ticket.
 func caseOf(g Group, t ticketAt) Case {
-	c := Case{Key: ticketID(t.number), Group: t.Group, Case: guidance.Case{Content: contentOf(t.Ticket),
-		Label: t.Label, Why: reasons[g.selection.Teaches]}}
+	c := Case{Key: ticketID(t.number), Group: t.Group, Case: guidance.Case{
+		Content: shorten(contentOf(t.Ticket), maxShownTicket), Label: t.Label, Why: reasons[g.selection.Teaches]}}
 	at := map[string]int{} // of the answers that say the same
 	for n, m := range g.members {
 		if m.class != "" {
@@ -105,9 +106,8 @@ func caseOf(g Group, t ticketAt) Case {
 			continue
 		}
 		at[said] = len(c.Answers)
-		c.Answers = append(c.Answers, guidance.Answer{Text: shorten(m.text), Outcome: outcomeOf(g, n), Times: 1})
+		c.Answers = append(c.Answers, guidance.Answer{Text: shorten(m.text, maxShownAnswer), Outcome: outcomeOf(g, n), Times: 1})
 	}
-	c.Content = shorten(c.Content)
 	return c
 }
 
@@ -119,10 +119,14 @@ func contentOf(t Ticket) string {
 	return t.Content
 }
 
-// maxShown bounds a text in a case, in bytes: more than a prompt shows of it.
-const maxShown = 8 << 10
+// Bounds of the texts of a case, in bytes: more than a prompt shows of them. A reflection
+// keeps its cases in its stages, where a byte may take six as an escape.
+const (
+	maxShownTicket = 8 << 10
+	maxShownAnswer = 2 << 10
+)
 
-func shorten(s string) string { return s[:min(len(s), maxShown)] }
+func shorten(s string, limit int) string { return text.Truncate(s, limit, "") }
 
 // outcomeOf says how good an answer is.
 func outcomeOf(g Group, n int) string {

@@ -18,6 +18,9 @@ type Reflection struct {
 	Proposals  [][]guidance.Operation `json:"proposals,omitempty"`
 	Candidates []Candidate            `json:"candidates,omitempty"`
 	Best       int                    `json:"best,omitempty"` // of the candidates, from the gate on
+	// Unusable counts the answers that its stages could not use, by stage and cause. Refused
+	// plans are candidates. Example: "summarise.too_large".
+	Unusable map[string]int `json:"unusable,omitempty"`
 	// Pool are the tickets that are compared: positions in the book's pool.
 	Pool Span `json:"pool,omitzero"`
 }
@@ -67,6 +70,8 @@ type Record struct {
 	Cases      []CaseRef   `json:"tickets"`
 	Candidates []Candidate `json:"candidates,omitempty"`
 	Best       int         `json:"best"`
+	// Unusable counts the answers that its stages could not use: see Reflection.
+	Unusable map[string]int `json:"unusable,omitempty"`
 	Holdout    *Measure    `json:"holdout,omitempty"` // of the new step
 }
 
@@ -111,7 +116,7 @@ type entryUsage map[int]guidance.Tally
 // over returns the record of a reflection that has ended.
 func (r Reflection) over(s Stage, gated bool, result Result, why string) *Record {
 	out := &Record{Number: r.Number, Mission: r.Mission, Epoch: s.Epoch, Batch: s.Batch, Step: r.Step, Result: result,
-		Why: why, Gated: gated, Candidates: r.Candidates, Best: r.Best}
+		Why: why, Gated: gated, Candidates: r.Candidates, Best: r.Best, Unusable: r.Unusable}
 	for _, c := range r.Cases {
 		out.Cases = append(out.Cases, CaseRef{c.Key, c.Group, c.Why})
 	}

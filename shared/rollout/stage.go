@@ -102,7 +102,7 @@ type StepSum struct {
 }
 
 // maxStage bounds a stage, in bytes.
-const maxStage = 16 << 20
+const maxStage = 64 << 20
 
 func stageKey(run identity.RunID, input int) string {
 	return key(run, fmt.Sprintf("stage/%06d.json", input))
