@@ -1,5 +1,7 @@
 package config
 
+import "math"
+
 // checkReflection checks how a rollout's guidance is improved.
 func (r Run) checkReflection(c *checker, at string) {
 	epochs := valueOr(r.Rollout, DefaultRollout).Epochs
@@ -44,6 +46,10 @@ func (g Gate) check(c *checker, at string, candidates int) {
 	c.float(at+".alpha", &g.Alpha, above(0), atMost(0.5))
 	c.integer(at+".resamples", &g.Resamples, 1, 1_000_000, "")
 	c.integer(at+".min_tickets", &g.MinTickets, 0, maxGateTickets, "")
+	if g.Tickets < g.MinTickets || math.Exp2(float64(-g.Tickets))*float64(candidates) > g.Alpha {
+		c.add(at+".tickets", "is too low: with %d tickets and a min_tickets of %d, no candidate out of %d could be accepted",
+			g.Tickets, g.MinTickets, candidates)
+	}
 	c.float(at+".min_gain", &g.MinGain, atLeast(0), atMost(1))
 	c.float(at+".max_broken", &g.MaxBroken, atLeast(0), atMost(1))
 	if float64(g.Resamples+1)*g.Alpha < float64(candidates) {

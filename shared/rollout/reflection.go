@@ -72,7 +72,7 @@ type Record struct {
 	Best       int         `json:"best"`
 	// Unusable counts the answers that its stages could not use: see Reflection.
 	Unusable map[string]int `json:"unusable,omitempty"`
-	Holdout    *Measure    `json:"holdout,omitempty"` // of the new step
+	Holdout  *Measure       `json:"holdout,omitempty"` // of the new step
 }
 
 // CaseRef names a ticket that a reflection looked at.
