@@ -29,6 +29,11 @@ run: build ## answer examples/prompts.jsonl with the built-in model, in out/demo
 	@bash scripts/run/run.sh $(DEMO)
 .PHONY: run
 
+DEMO_ROLLOUT ?= out/demo-rollout
+demo-rollout: build ## run a rollout that learns from examples/refunds.jsonl, with a scripted model, in out/demo-rollout
+	@bash scripts/run/rollout.sh $(DEMO_ROLLOUT)
+.PHONY: demo-rollout
+
 machine-worker: ## build the worker for machines on AWS, out/machine/gpuworker
 	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker
 .PHONY: machine-worker
@@ -63,7 +68,7 @@ generate: ## write the JSON Schemas of events again
 .PHONY: generate
 
 clean: ## remove what was built and run here
-	rm -rf bin out/demo out/dist coverage.out
+	rm -rf bin out/demo out/demo-rollout out/dist coverage.out
 .PHONY: clean
 
 ## Release

@@ -2,6 +2,7 @@ package clerk_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"rollout/localstack/clerk"
@@ -144,5 +145,35 @@ func TestLinesOfABatchCarryItsStep(t *testing.T) {
 	}
 	if batches < 4 {
 		t.Errorf("the run has %d batches", batches)
+	}
+}
+
+// TestShardsHaveWholeTickets cuts the stages of a run for any number of workers: answers
+// and comparisons have whole tickets in each shard, and each item is in one.
+func TestShardsHaveWholeTickets(t *testing.T) {
+	t.Parallel()
+	c, tickets := small(t)
+	b := newBench(t, c, tickets, clerks(t))
+	b.run()
+	for _, s := range b.stages() {
+		for parallelism := range 17 {
+			own := b.manifest.Config
+			runner := *own.Runner
+			runner.Parallelism = parallelism
+			own.Runner = &runner
+			sum, shards := 0, s.Shards(own)
+			for _, items := range shards {
+				sum += items
+				if items%s.Members != 0 || items == 0 {
+					t.Fatalf("a shard of stage %d has %d items of %d a ticket", s.Input, items, s.Members)
+				}
+			}
+			want := min(max(1, parallelism), s.Items/s.Members)
+			if reflects := slices.Contains(reflecting, s.Kind) || s.Kind == rollout.Ending; reflects && shards != nil {
+				t.Fatalf("stage %d, %s, is cut into %v", s.Input, s.Kind, shards)
+			} else if !reflects && (sum != s.Items || parallelism > 0 && len(shards) != want) {
+				t.Fatalf("stage %d, %s, has %d items in the shards %v for %d workers", s.Input, s.Kind, s.Items, shards, parallelism)
+			}
+		}
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -154,29 +154,31 @@ func (j *judgeServer) wantNoLabels(t *testing.T) {
 // serverOf matches the server in messages about failures.
 var serverOf = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// rolloutFiles returns the files of an ended rollout but attempts.jsonl, without the times
-// of rows and the addresses of servers. Of the summary, it has what the rollout came to.
+// rolloutFiles returns the files of an ended rollout but attempts.jsonl, those of its
+// guidance too, without the times of rows and the addresses of servers. Of the summary, it
+// has what the rollout came to.
 func (i *testInstallation) rolloutFiles(id identity.RunID) map[string]string {
 	i.t.Helper()
-	out := map[string]string{}
-	entries, err := os.ReadDir(i.bucket("runs/" + string(id)))
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	for _, e := range entries {
-		text := read(i.t, i.bucket("runs/"+string(id)+"/"+e.Name()))
-		switch e.Name() {
-		case files.AttemptsFile:
-			continue
-		case record.SummaryFile:
+	out, folder := map[string]string{}, i.bucket("runs/"+string(id))
+	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Name() == files.AttemptsFile {
+			return err
+		}
+		text := read(i.t, path)
+		if e.Name() == record.SummaryFile {
 			var sum record.Summary
 			if err := json.Unmarshal([]byte(text), &sum); err != nil {
-				i.t.Fatal(err)
+				return err
 			}
 			text = string(record.Encode(sum.Rollout)) + sum.Phase
 		}
 		text = serverOf.ReplaceAllString(text, "http://server")
-		out[e.Name()] = generatedAt.ReplaceAllString(text, `"generated_at":""`)
+		name, err := filepath.Rel(folder, path)
+		out[name] = generatedAt.ReplaceAllString(text, `"generated_at":""`)
+		return err
+	})
+	if err != nil {
+		i.t.Fatal(err)
 	}
 	return out
 }
@@ -238,7 +240,7 @@ func undisturbedRollout(t *testing.T) map[string]string {
 	}
 	j.wantNoLabels(t)
 	texts := i.rolloutFiles(id)
-	if len(texts) != 8 {
+	if len(texts) != 10 {
 		t.Fatalf("it has %d files", len(texts))
 	}
 	i.up.signal(15)

@@ -165,14 +165,15 @@ type tickets struct {
 }
 
 // Shards returns how many items each shard of the stage has: nil leaves it to the plan. The
-// tickets of a batch are divided by the paper's formula over runner.parallelism, or over as
-// many shards as it takes for at most itemsOfShard answers in each: who is alive does not
-// count. A share that is larger than a shard may be is divided further.
+// tickets of a batch or a comparison are divided by the paper's formula over
+// runner.parallelism, or over as many shards as it takes for at most itemsOfShard answers in
+// each: who is alive does not count. A share that is larger than a shard may be is divided
+// further.
 func (s Stage) Shards(c config.Run) (items []int) {
-	if s.Kind != Answering {
+	if s.Kind == Ending || s.Kind.Role() == RoleReflect {
 		return nil
 	}
-	tickets, over := s.To-s.From, c.RunnerOf().Parallelism
+	tickets, over := s.Items/s.Members, c.RunnerOf().Parallelism
 	if over == 0 {
 		over = ceil(tickets, max(1, itemsOfShard/s.Members))
 	}
