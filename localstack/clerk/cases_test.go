@@ -20,10 +20,12 @@ func TestC45FailingReflectionStopsTheRun(t *testing.T) {
 	honest := clerks(t)
 	garbage := attacks("")
 	for name, broken := range map[string]func(id string) reply{
-		"status 500":        func(string) reply { return reply{"the server answered 500", fault.Engine} },
-		"refused":           func(string) reply { return reply{"content policy", fault.Refused} },
-		"garbage":           func(id string) reply { return reply{text: "I would rather not."} },
-		"different garbage": func(id string) reply { return reply{text: garbage[len(id)%len(garbage)].text([]byte(`\"t1\"`))} },
+		"status 500": func(string) reply { return reply{"the server answered 500", fault.Engine} },
+		"refused":    func(string) reply { return reply{"content policy", fault.Refused} },
+		"garbage":    func(string) reply { return reply{text: "I would rather not."} },
+		"different garbage": func(id string) reply {
+			return reply{text: garbage[len(id)%len(garbage)].text([]byte(`\"t1\"`))}
+		},
 		"fails at the plan": func(id string) reply {
 			if strings.Contains(id, ".consolidate.") {
 				return reply{"the server answered 500", fault.Engine}
@@ -47,9 +49,10 @@ func TestC45FailingReflectionStopsTheRun(t *testing.T) {
 				t.Errorf("%d reflections, %d accepted, stopped: %q", sum.Reflections, sum.Accepted, sum.Stopped)
 			}
 			records := b.reflections()
-			if last := records[len(records)-1]; len(records) != sum.Reflections || last.Why == "" ||
-				!strings.HasSuffix(sum.Stopped, last.Why) || name == "status 500" && !strings.Contains(last.Why, "answered 500") {
-				t.Errorf("the last of %d reflections failed because %q, stopped: %q", len(records), records[len(records)-1].Why, sum.Stopped)
+			why := records[len(records)-1].Why
+			if len(records) != sum.Reflections || why == "" || !strings.HasSuffix(sum.Stopped, why) ||
+				name == "status 500" && !strings.Contains(why, "answered 500") {
+				t.Errorf("the last of %d reflections failed because %q, stopped: %q", len(records), why, sum.Stopped)
 			}
 			b.whole(sum)
 			if g := b.promoted("refunds"); g.Step != 0 {
@@ -185,7 +188,8 @@ func TestC44BudgetEndsWithinAnyStage(t *testing.T) {
 			t.Errorf("ended in stage %d, %s, answers are charged: %v", end, last.Kind, sum.Failed)
 		}
 		if sum.Guidance["refunds"] != last.Guidance["refunds"] || b.promoted("refunds").Step > last.Guidance["refunds"] {
-			t.Errorf("ended in stage %d: step %d is promoted, the guidance is %v", end, b.promoted("refunds").Step, last.Guidance)
+			t.Errorf("ended in stage %d: step %d is promoted, the guidance is %v", end, b.promoted("refunds").Step,
+				last.Guidance)
 		}
 	}
 	for _, k := range append(reflecting, rollout.Answering, rollout.Gating, rollout.Confirming, rollout.Measuring) {

@@ -226,13 +226,15 @@ func (b *bench) item(role string, index uint64, line []byte) rollout.Outcome {
 	b.bodies[it.ID] = body
 	r := b.answer(it.ID, body)
 	if r.class != "" {
-		f := it.Failure(it.RowID(id), dialect.Place{Item: index, File: "range 1", Line: 1}, r.class, cmp.Or(r.text, "it failed"))
+		place := dialect.Place{Item: index, File: "range 1", Line: 1}
+		f := it.Failure(it.RowID(id), place, r.class, cmp.Or(r.text, "it failed"))
 		row := dialect.AppendError(nil, dialect.Plain, f)
 		return rollout.Outcome{Line: line, Class: r.class, Row: bytes.TrimSuffix(row, []byte{'\n'})}
 	}
-	row := dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), GeneratedAt: testTime, Scores: b.scores(line, r.text),
-		Answers: []dialect.Answer{{Text: r.text, FinishReason: "stop",
-			Usage: dialect.Usage{PromptTokens: int64(len(body)) / 4, CompletionTokens: int64(len(r.text)) / 4}}}})
+	said := dialect.Answer{Text: r.text, FinishReason: "stop",
+		Usage: dialect.Usage{PromptTokens: int64(len(body)) / 4, CompletionTokens: int64(len(r.text)) / 4}}
+	row := dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{said},
+		GeneratedAt: testTime, Scores: b.scores(line, r.text)})
 	return rollout.Outcome{Line: line, Row: bytes.TrimSuffix(row, []byte{'\n'})}
 }
 

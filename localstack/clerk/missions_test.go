@@ -57,8 +57,10 @@ func TestMissionsLearnApart(t *testing.T) {
 	b := newBench(t, c, deskTickets("lamps", 150, 150)+deskTickets("silent", 60, 0), clerks(t))
 	sum := b.run()
 	stages := b.stages()
-	if p := stages[0].Pools; p["lamps"].Gate.Len() < 20 || p["lamps"].Holdout.Len() == 0 || p["silent"].Gate.Len()+p["silent"].Holdout.Len() > 0 {
-		t.Errorf("the pools are %+v", p)
+	pools := stages[0].Pools
+	if lamps, silent := pools["lamps"], pools["silent"]; lamps.Gate.Len() < 20 || lamps.Holdout.Len() == 0 ||
+		silent.Gate.Len()+silent.Holdout.Len() > 0 {
+		t.Errorf("the pools are %+v", pools)
 	}
 	reflected := map[string]int{}
 	for _, r := range b.reflections() {
@@ -145,7 +147,7 @@ func TestGroupsStayInOnePool(t *testing.T) {
 	}
 }
 
-// TestGroupsTooLargeForAComparison has two groups of 60 tickets: one fills the gate, and
+// TestGroupsTooLargeAreNotCompared has two groups of 60 tickets: one fills the gate, and
 // what is left does not fill the confirmation, so that nothing could ever be accepted.
 func TestGroupsTooLargeAreNotCompared(t *testing.T) {
 	t.Parallel()
@@ -227,8 +229,13 @@ func TestHarmfulGuidanceIsNotPromoted(t *testing.T) {
 		}
 		return honest(id, body)
 	})
-	if sum := b.run(); sum.Guidance["refunds"] == 0 || b.promoted("refunds").Step != 0 {
+	sum := b.run()
+	if sum.Guidance["refunds"] == 0 || b.promoted("refunds").Step != 0 {
 		t.Errorf("step %d of %d is promoted", b.promoted("refunds").Step, sum.Guidance["refunds"])
+	}
+	m := sum.Missions["refunds"]
+	if m.Gated || m.Promoted != 0 || m.Holdout == nil || m.HoldoutAtStart == nil || *m.Holdout != *m.HoldoutAtStart {
+		t.Errorf("the summary has %+v", m)
 	}
 }
 

@@ -154,7 +154,7 @@ type publisher struct {
 	epoch  metrics
 	all    Totals
 	last   Stage // the newest one
-	// measured has the newest measure of each mission's guidance on its holdout, by step.
+	// measured has how each mission's guidance did on its holdout, by step.
 	measured map[string]map[int]Measure
 	out      record.Rollout
 	refused  int // lines that are no tickets
@@ -247,7 +247,10 @@ func (p *publisher) reflections(ctx context.Context) error {
 			continue
 		}
 		if h := s.Over.Holdout; h != nil {
-			p.measured[s.Over.Mission] = map[int]Measure{s.Over.NewStep: *h}
+			if p.measured[s.Over.Mission] == nil {
+				p.measured[s.Over.Mission] = map[int]Measure{}
+			}
+			p.measured[s.Over.Mission][s.Over.NewStep] = *h
 		}
 		if err := p.row(ReflectionFile, s.Over); err != nil {
 			return err

@@ -106,7 +106,8 @@ func caseOf(g Group, t ticketAt) Case {
 			continue
 		}
 		at[said] = len(c.Answers)
-		c.Answers = append(c.Answers, guidance.Answer{Text: shorten(m.text, maxShownAnswer), Outcome: outcomeOf(g, n), Times: 1})
+		c.Answers = append(c.Answers,
+			guidance.Answer{Text: shorten(m.text, maxShownAnswer), Outcome: outcomeOf(g, n), Times: 1})
 	}
 	return c
 }

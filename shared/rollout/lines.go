@@ -173,7 +173,10 @@ func (s Stage) Shards(c config.Run) (items []int) {
 	if s.Kind == Ending || s.Kind.Role() == RoleReflect {
 		return nil
 	}
-	tickets, over := s.Items/s.Members, c.RunnerOf().Parallelism
+	tickets, over := s.To-s.From, c.RunnerOf().Parallelism
+	if s.Kind != Answering {
+		tickets = s.Items / s.Members
+	}
 	if over == 0 {
 		over = ceil(tickets, max(1, itemsOfShard/s.Members))
 	}
