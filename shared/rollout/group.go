@@ -1,8 +1,10 @@
 package rollout
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"rollout/shared/config"
 	"rollout/shared/core/selection"
@@ -140,18 +142,12 @@ func restOf(rest []byte) (t Ticket, err error) {
 	return t, fault.WithKind(fault.Corrupt, err, "read the ticket of a member")
 }
 
-// member reads one outcome.
+// member reads one outcome. Its texts are in the memory of the outcome.
 func (r *Reader) member(o Outcome) (a answered, err error) {
-	var line struct {
-		ID       string
-		Messages json.RawMessage
-		lineTail
-	}
-	if err := json.Unmarshal(o.Line, &line); err != nil {
+	if err := a.readLine(o.Line); err != nil {
 		return a, fault.WithKind(fault.Corrupt, err, "read its line")
 	}
-	a.id, a.messages, a.lineTail, a.class = line.ID, line.Messages, line.lineTail, o.Class
-	if o.Class != "" {
+	if a.class = o.Class; o.Class != "" {
 		if f, ok := dialect.ReadFailure(dialect.Plain, o.Row); ok {
 			a.message = f.Message
 		}
@@ -162,24 +158,66 @@ func (r *Reader) member(o Outcome) (a answered, err error) {
 		return a, err
 	}
 	a.text, a.finish = answers[0].Text, answers[0].FinishReason
-	a.verdict, a.parsed = r.parser.Verdict(a.text)
-	var row struct {
-		Usage    json.RawMessage
-		Response json.RawMessage
-		Scores   json.RawMessage
-	}
-	if err := json.Unmarshal(o.Row, &row); err != nil {
+	if err := a.readRow(o.Row); err != nil {
 		return a, fault.WithKind(fault.Corrupt, err, "read its row")
 	}
-	a.usage, a.response = row.Usage, row.Response
-	if r.graded {
-		s, err := grade.ReadRow(o.Row)
-		if err != nil {
-			return a, err
-		}
-		a.score, a.scores = s.Score, row.Scores
+	a.verdict, a.parsed = r.parser.Verdict(a.text)
+	if !r.graded {
+		a.scores = nil
+		return a, nil
 	}
-	return a, nil
+	s, err := grade.ReadRow(o.Row)
+	a.score = s.Score
+	return a, err
+}
+
+// readLine reads the line of a member. Lines are read several times in a run: they are
+// read in one pass.
+func (a *answered) readLine(line []byte) (err error) {
+	o := jsonl.ReadObject(line)
+	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
+		switch string(m.Name) {
+		case "id":
+			err = json.Unmarshal(m.Value, &a.id)
+		case "messages":
+			a.messages = json.RawMessage(m.Value)
+		case "ticket":
+			a.Ticket = json.RawMessage(m.Value)
+		case "ticket_number":
+			var number uint64
+			number, err = strconv.ParseUint(string(m.Value), 10, 32)
+			a.Number = uint32(number)
+		case "epoch":
+			a.Epoch, err = strconv.Atoi(string(m.Value))
+		case "batch":
+			a.Batch, err = strconv.Atoi(string(m.Value))
+		case "step":
+			a.Step, err = strconv.Atoi(string(m.Value))
+		case "decode":
+			a.Decode, err = strconv.Atoi(string(m.Value))
+		case "sample":
+			a.Sample, err = strconv.Atoi(string(m.Value))
+		case "seed":
+			a.Seed, err = strconv.ParseInt(string(m.Value), 10, 64)
+		}
+	}
+	return cmp.Or(err, o.Err())
+}
+
+// readRow reads what an output row has beside its answer.
+func (a *answered) readRow(row []byte) error {
+	o := jsonl.ReadObject(row)
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		switch string(m.Name) {
+		case "usage":
+			a.usage = json.RawMessage(m.Value)
+		case "response":
+			a.response = json.RawMessage(m.Value)
+		case "scores":
+			a.scores = json.RawMessage(m.Value)
+		}
+	}
+	return o.Err()
 }
 
 // Add counts the group.
