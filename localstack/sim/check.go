@@ -41,7 +41,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	}
 	var index, judged, copies uint64
 	asked := originals{}
-	answers, from := left.out, 0 // from is the first answer of the round
+	answers, errs, from := left.out, left.errs, 0 // from is the first answer of the round
 	for k := 0; k < len(s.files); k++ {
 		f := s.files[k]
 		var unseen [][]byte // the answers that are in no file
@@ -90,6 +90,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	}
 	s.checkRoles(sum, st, index-judged, judged)
 	s.checkScores(answers, sum)
+	s.checkRollout(ctx, answers, errs, sum)
 	if sum.Copies != copies {
 		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)
 	}

@@ -57,7 +57,7 @@ func (s *scenario) checkEnd(ctx context.Context, st run.State, f failures) {
 		s.audit.breakf("the run has ended for the reason %s (%s), want %s", st.Reason, st.Message, may)
 	}
 	want := run.Completed
-	if f.all > 0 {
+	if f.all > 0 || s.tickets != nil && s.tickets.refused > 0 {
 		want = run.CompletedWithErrors
 	}
 	if st.Reason != run.ReasonDone {

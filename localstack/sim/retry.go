@@ -13,7 +13,7 @@ import (
 // retries draws how often the ended run is retried: a child of it, and then a child of
 // that one.
 func (s *scenario) retries() int {
-	if s.rounds > 0 || s.constraints.row > 0 || s.judging || s.rand.intN("retries", 3) > 0 {
+	if s.rounds > 0 || s.tickets != nil || s.constraints.row > 0 || s.judging || s.rand.intN("retries", 3) > 0 {
 		return 0
 	}
 	return 1 + s.rand.intN("more retries", 2)

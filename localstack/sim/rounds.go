@@ -56,6 +56,9 @@ func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.St
 	if s.judging {
 		return s.asked(m, input, index, st)
 	}
+	if s.tickets != nil {
+		return s.batchLines(m, input, index, st)
+	}
 	round := rounds.Round(m, input)
 	if s.rounds == 0 || round > s.rounds || st.Reason != run.ReasonDone && index >= st.Items {
 		return f

@@ -109,6 +109,11 @@ func (w *world) write() *scenario {
 	if s.judging {
 		s.cfg.Grades = append(s.cfg.Grades, judgeGrader())
 	}
+	if s.tickets != nil {
+		s.cfg.Grades = nil
+		s.writeTickets()
+		return s
+	}
 	ids := map[string]bool{}
 	for f := range 1 + w.rand.intN("files", most) {
 		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), lines, ids))

@@ -72,6 +72,7 @@ type world struct {
 	judged      int  // the round that workers of another pool answer; 0 for none
 	judging     bool // workers of another pool judge the answers of a batch
 	constraints constraints
+	tickets     *tickets     // of a rollout; nil for other kinds of run
 	http        *httpServers // nil in worlds whose workers have the fakeEngine alone
 
 	bucket    *memory.Bucket
@@ -107,6 +108,7 @@ func newWorld(t testing.TB, seed uint64, http bool) *world {
 	if w.judging = w.drawJudging(); w.judging || w.judged > 0 {
 		w.deploy.Pools = append(w.deploy.Pools, config.Pool{Name: judges, Model: rounds.JudgeModel})
 	}
+	w.tickets = w.drawTickets()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}
