@@ -92,17 +92,23 @@ const key = "prompts/my nightly+file & 日本 100%.jsonl"
 // errors. With crash the first worker crashes after 30 answers.
 func (s stores) complete(t *testing.T, crash bool) [2]string {
 	t.Helper()
+	files, _ := s.completeRun(t, "schema_version = 1\n[shard]\nitems = 20\n", prompts(), crash)
+	return files
+}
+
+// completeRun is complete for a file with that config. It also returns the run.
+func (s stores) completeRun(t *testing.T, toml, file string, crash bool) ([2]string, identity.RunID) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 
-	const toml = "schema_version = 1\n[shard]\nitems = 20\n"
 	if _, err := s.blobs.Put(ctx, strings.TrimSuffix(key, "jsonl")+"toml", strings.NewReader(toml),
 		blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.blobs.Put(ctx, key, strings.NewReader(prompts()), blob.PutOptions{})
+	info, err := s.blobs.Put(ctx, key, strings.NewReader(file), blob.PutOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +147,8 @@ func (s stores) complete(t *testing.T, crash bool) [2]string {
 			}
 		})
 	}
-	return s.results(t, identity.UploadRun(deploy.Bucket, key, info.Version))
+	id := identity.UploadRun(deploy.Bucket, key, info.Version)
+	return s.results(t, id), id
 }
 
 // generatedAt matches the only part of a row that differs between two runs.
