@@ -105,8 +105,9 @@ func (s *scenario) batchLines(m record.Manifest, input int, index uint64, st run
 					l.class = fault.Refused
 				}
 				l.bytes = fmt.Appendf(nil, `{"id":%q,"messages":[{"role":"user","content":"S\n\n1. a\n2. b|%s"}],`+
-					`"ticket":{"group_id":%q,"mission":"m","label":%q},"epoch":0,"batch":%d,"step":0,"decode":%d,"sample":%d,"seed":%d}`,
-					l.id, t.all[n].content, t.all[n].group, t.all[n].label, input-1, d, sample, t.seedOf(n, d, sample))
+					`"ticket_number":%d,"ticket":{"group_id":%q,"mission":"m","label":%q},"epoch":0,"batch":%d,"step":0,`+
+					`"decode":%d,"sample":%d,"seed":%d}`, l.id, t.all[n].content, n, t.all[n].group, t.all[n].label, input-1, d,
+					sample, t.seedOf(n, d, sample))
 				f.lines = append(f.lines, l)
 			}
 		}
