@@ -49,7 +49,8 @@ func (s *scenario) writeTickets() {
 	if seed := int64(r.intN("decode seed", 100)); r.intN("decodes", 2) == 0 {
 		t.decodes = append(t.decodes, config.Decode{Seed: &seed, Samples: r.intN("samples", 3)})
 	}
-	s.cfg.Kind, s.cfg.Missions = config.KindRollout, []config.Mission{{Name: "m", Scaffold: "S", Entries: []string{"a", "b"}}}
+	s.cfg.Kind, s.cfg.Missions = config.KindRollout, []config.Mission{{Name: "m", Scaffold: "S", Entries: []string{"a",
+		"b"}}}
 	s.cfg.Decodes, s.cfg.Answer = t.decodes, &config.Answer{Pattern: verdictPattern}
 	s.cfg.Rollout = &config.Rollout{Seed: t.seed, Prompt: "{guidance}|{content}"}
 	s.cfg.Runner = &config.Runner{RolloutBatchSize: t.batch, Parallelism: r.intN("parallelism", 5)}
@@ -70,7 +71,8 @@ func (s *scenario) writeTickets() {
 			t.refused++
 			continue
 		}
-		fmt.Fprintf(&b, "{\"group_id\":%q,\"mission\":\"m\",\"content\":%q,\"label\":%q}\n", one.group, one.content, one.label)
+		fmt.Fprintf(&b, "{\"group_id\":%q,\"mission\":\"m\",\"content\":%q,\"label\":%q}\n", one.group, one.content,
+			one.label)
 		if seen[one.group+"/"+one.label] {
 			t.refused++
 			continue
