@@ -78,7 +78,8 @@ func TestDemoRolloutLearns(t *testing.T) {
 	p := shell(t, fmt.Sprintf("BIN=%s exec bash ../../scripts/run/rollout.sh %s", binaries, folder))
 	p.wantExit(0)
 	out := p.stdoutText() + p.stderrText()
-	for _, text := range []string{"--workers 3", "completed: 2,160 of 2,160", "Damage on arrival", "Digital goods"} {
+	for _, text := range []string{"--workers 3", "completed: 2,160 of 2,160", "Damage on arrival", "Digital goods",
+		"report.html"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("the demo does not print %q:\n%s", text, out)
 		}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the demo of a rollout that learns: answers examples/refunds.jsonl with three
 # workers and a scripted model, which knows nothing but what its guidance says.
-# rollout shows progress and results; then the guidance is printed that came of it.
+# rollout shows progress and results; then the guidance is printed that came of it, and
+# its report is written.
 #
 #   scripts/run/rollout.sh [folder]    default: out/demo-rollout; it is emptied first
 #   BIN=folder                         of the programs; default: bin
@@ -43,4 +44,7 @@ echo "rollout up --dir $demo --once --workers 3 --engine $url"
 
 echo
 echo "the guidance that came of \"When in doubt, be fair to both sides.\":"
-sed 's/"text": *"/\n&/g' "$demo"/bucket/runs/*/guidance/refunds/guidance.json | sed -n 's/^"text": *"\([^"]*\)".*/- \1/p'
+"$bin/rollout" guidance show refunds --dir "$demo"
+
+echo
+"$bin/rollout" report refunds --dir "$demo" -o "$demo/report.html"

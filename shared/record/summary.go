@@ -97,7 +97,7 @@ type Rollout struct {
 // Mission is what a rollout came to in one mission.
 type Mission struct {
 	Steps    int  `json:"steps"`    // of its guidance beyond the one that it began with
-	Promoted int  `json:"promoted"` // the step that guidance.json has
+	Promoted int  `json:"promoted"` // the step that guidance.json had at the end of the run
 	Gated    bool `json:"gated"`    // each step was compared with the one before
 	// Scores are the mean scores of the answers under each step, from 0 on; null without
 	// scores.

@@ -283,7 +283,7 @@ func (r *reader) listOf(l list) (out []ticket) {
 	return out
 }
 
-func (r *reader) fill(t *ticket) { t.Prompt, t.Answer = r.texts[t.Name], r.answers[t.Name] }
+func (r *reader) fill(t *ticket) { t.Prompt, t.Answer = r.texts[t.Name], r.answers[t.id] }
 
 // render writes each row by the template of that name until the budget is used up. more are rows that are left out
 // already.

@@ -42,7 +42,7 @@ type reader struct {
 	changes  changes
 	retries  retries
 	texts    map[string]string // what was asked about tickets, by name; "" until it is known
-	answers  map[string]string // the selected answers, by ticket
+	answers  map[string]string // the selected answers that the page shows, by id
 	agree    [10]int           // tickets by agreement
 	long     int               // rows that were too long to read
 }
@@ -110,14 +110,13 @@ type retries struct{ Shards, Again int }
 
 // answerRow is what is read of a row of trajectories.jsonl.
 type answerRow struct {
-	ID       string   `json:"id"`
-	Mission  string   `json:"mission"`
-	Batch    int      `json:"batch"`
-	Step     int      `json:"step"`
-	Selected bool     `json:"selected"`
-	Score    *float64 `json:"score"`
-	Text     string   `json:"completion"`
-	Usage    struct {
+	ID      string   `json:"id"`
+	Mission string   `json:"mission"`
+	Batch   int      `json:"batch"`
+	Step    int      `json:"step"`
+	Score   *float64 `json:"score"`
+	Text    string   `json:"completion"`
+	Usage   struct {
 		Prompt     int64 `json:"prompt_tokens"`
 		Completion int64 `json:"completion_tokens"`
 	} `json:"usage"`
@@ -223,17 +222,21 @@ func (r *reader) listed(ctx context.Context) error {
 		for _, l := range lists {
 			if t := l.tickets[h]; t != nil {
 				t.add(row)
-				r.want(t.Name)
 			}
 		}
 	})
+	for _, l := range lists {
+		for _, t := range l.tickets {
+			r.want(*t)
+		}
+	}
 	return err
 }
 
-// want notes that the text of a ticket is needed.
-func (r *reader) want(name string) {
-	if name != "" {
-		r.texts[name] = ""
+// want notes that the texts of a ticket and its answer are needed.
+func (r *reader) want(t ticket) {
+	if t.Name != "" {
+		r.texts[t.Name], r.answers[t.id] = "", ""
 	}
 }
 
@@ -244,7 +247,7 @@ func (r *reader) reviewed(ctx context.Context) error {
 		if len(r.review) < maxListed {
 			t := ticket{Why: string(row.Review)}
 			t.add(row)
-			r.want(t.Name)
+			r.want(t)
 			r.review = append(r.review, t)
 		}
 	})
@@ -252,17 +255,17 @@ func (r *reader) reviewed(ctx context.Context) error {
 
 // reflections reads what was learnt.
 func (r *reader) reflections(ctx context.Context) error {
-	start, err := rollout.StartMeasures(ctx, r.Blobs, r.Manifest)
-	if err != nil {
-		return err
+	if s := r.summary.Rollout; s != nil {
+		for name, m := range s.Missions {
+			if m.HoldoutAtStart != nil {
+				r.changes.holdout[stepKey{name, 0}] = rollout.Measure{Tickets: m.HoldoutTickets, Score: *m.HoldoutAtStart}
+			}
+		}
 	}
-	for name, measure := range start {
-		r.changes.holdout[stepKey{name, 0}] = measure
-	}
-	err = rows(ctx, r, rollout.ReflectionFile, r.changes.add)
+	err := rows(ctx, r, rollout.ReflectionFile, r.changes.add)
 	for _, c := range r.changes.list() {
 		for _, t := range c.Tickets {
-			r.want(t.Name)
+			r.texts[t.Name] = ""
 		}
 	}
 	return err
@@ -277,10 +280,8 @@ func (r *reader) trajectories(ctx context.Context) error {
 		}
 		m.steps.at(row.Step).answer(row)
 		m.batches.at(row.Batch).answer(row)
-		if name := ticketOf(row.ID); row.Selected {
-			if _, wanted := r.texts[name]; wanted {
-				r.answers[name] = text.Truncate(row.Text, textBytes, "…")
-			}
+		if _, wanted := r.answers[row.ID]; wanted {
+			r.answers[row.ID] = text.Truncate(row.Text, textBytes, "…")
 		}
 	})
 }

@@ -57,7 +57,7 @@ type comparison struct {
 // Bounds of what is shown of a reflection.
 const (
 	maxChanges    = 100 // accepted reflections, and of the others
-	maxCases      = 12
+	maxCases      = 32  // as many as a reflection may look at
 	maxCandidates = 4
 	maxOperations = 24
 	maxEvidence   = 12

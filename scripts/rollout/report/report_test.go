@@ -70,14 +70,17 @@ func TestPageShowsTheNumbersOfTheRun(t *testing.T) {
 		"200 tickets, of all epochs 77.5 % accuracy of 200 labelled 94.4 % agreement 0.831 mean score 2 of 3 reflections",
 		"45 to review $1.25 1,234 + 567 tokens",
 		// step, tickets, accuracy, agreement, mean score, holdout, tokens an answer, of prompts, of answers
-		" 0 50 50.0 % 87.5 % 0.625 – 3 4,000 600 ",
+		" 0 50 50.0 % 87.5 % 0.625 0.5 of 90 tickets 3 4,000 600 ",
 		" 1 50 80.0 % 95.0 % 0.85 0.625 of 90 tickets 3 4,000 600 ",
 		" 2 promoted 100 90.0 % 97.5 % 0.925 0.75 of 90 tickets 3 8,000 1,200 ",
 		"Promoted guidance: step 2 Decide on refunds. Be fair. since step 0 Rule 0. since step 1; named by 7 right",
 		// verdict, answers, selected, labels, both
 		" refuse 415 105 100 80 ", " refund 385 95 100 75 ",
+		// epoch, batches, tickets, accuracy, agreement, mean score, to review
+		" 1 2 100 65.0 % 91.2 % 0.738 35 ", " 2 2 100 90.0 % 97.5 % 0.925 10 ",
 		"refunds: 2 accepted, refunds: 1 rejected",
-		"Reflection 1 of refunds: accepted , step 0 → 1",
+		"Reflection 1 of refunds: accepted , step 0 → 1", "Holdout: 0.5 → 0.625",
+		"the mean score is 0.5 at step 0 and 0.75 at the promoted step 2.",
 		"Holdout: 0.625 → 0.75",
 		"Candidate 1 accepted add Rule 0. Tickets need it. Evidence: t0",
 		"gate : 0.5 → 0.75 (+0.250, from +0.125 to +0.375; P = 0.015, at most 0.05; bootstrap) over 80 tickets: accepted " +
@@ -90,7 +93,7 @@ func TestPageShowsTheNumbersOfTheRun(t *testing.T) {
 		"label mismatch unexplained: 45",
 		"invalid line: 10, unparsable: 10",
 		"t9.e0.d1.s0 r-9 unparsable no verdict Hm.",
-		"1 of 2 shards of answers were handed on",
+		"1 of 2 shards were handed on",
 		" answer clerk 8 0 1,000 0 0 ",
 	} {
 		if !strings.Contains(text, want) {
@@ -135,6 +138,22 @@ func TestListsHaveTheRightTickets(t *testing.T) {
 			if got := listed[fmt.Sprint(n)]; got != want {
 				t.Errorf("%s: ticket %d is listed %d times, want %d", id, n, got, want)
 			}
+		}
+	}
+}
+
+// TestReviewShowsTheAnswerOfItsOwnEpoch looks at ticket 5, which was wrong at step 0 and is right at step 2.
+func TestReviewShowsTheAnswerOfItsOwnEpoch(t *testing.T) {
+	t.Parallel()
+	page := write(t, saved(t, reporttest.Size{Tickets: 100}))
+	for id, want := range map[string]string{
+		"review": "r-5 t5 · refunds · label mismatch unexplained refuse " +
+			"step 0 refund agreement 0.75, score 0.25 Case 5. Verdict: refund",
+		"flipped": "r-5 t5 · refunds refuse step 0 refund agreement 0.75, score 0.25 " +
+			"step 2 refuse agreement 1, score 1 Case 5. Verdict: refuse",
+	} {
+		if text := textOf("<body>" + sectionOf(page, id)); !strings.Contains(text, want) {
+			t.Errorf("%s: lacks %q", id, want)
 		}
 	}
 }
@@ -214,6 +233,19 @@ func TestLongListsSayWhatTheyLeaveOut(t *testing.T) {
 		if text := textOf("<body>" + sectionOf(page, id)); !strings.Contains(text, want) {
 			t.Errorf("%s: does not say %q", id, want)
 		}
+	}
+}
+
+// TestPageIsBounded has texts whose characters take most bytes on the page, in more rows than a list shows.
+func TestPageIsBounded(t *testing.T) {
+	t.Parallel()
+	quotes := strings.Repeat(`"`, 500)
+	page := write(t, saved(t, reporttest.Size{Tickets: 2000, Text: func(int) string { return quotes }}))
+	if n := len(page); n < 2_000_000 || n > 5_000_000 {
+		t.Errorf("the page has %d bytes, want the lists to use up their budgets, and at most 5 MB", n)
+	}
+	if text := textOf("<body>" + sectionOf(page, "hardest")); !strings.Contains(text, "tickets are left out.") {
+		t.Error("the page does not say what it leaves out")
 	}
 }
 

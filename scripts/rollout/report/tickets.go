@@ -181,6 +181,7 @@ func (b *book) flipped() picks {
 // ticket is a ticket as the page shows it.
 type ticket struct {
 	Name    string // "t17"; "" if it has no verdict
+	id      string // of the selected answer of its last visit
 	Group   string
 	Mission string
 	Label   string
@@ -226,7 +227,7 @@ func short(s string) string { return text.Truncate(s, valueBytes, "…") }
 // add appends the visit of a row.
 func (t *ticket) add(row rollout.Selected) {
 	t.Group, t.Mission = text.Truncate(row.Group, nameBytes, "…"), text.Truncate(row.Mission, nameBytes, "…")
-	if row.ID != "" {
+	if t.id = row.ID; row.ID != "" {
 		t.Name = text.Truncate(ticketOf(row.ID), valueBytes, "…")
 	}
 	if row.Label != nil {

@@ -90,7 +90,7 @@ func (s Size) Save(ctx context.Context, blobs blob.Store, id identity.RunID) err
 		for n := range s.Tickets {
 			f.ticket(epoch, n)
 		}
-		f.row(rollout.MetricsFile, rollout.Metrics{Epoch: epoch, Batches: 2, Totals: rollout.Totals{Tickets: s.Tickets}})
+		f.row(rollout.MetricsFile, f.metrics(epoch))
 	}
 	f.row(rollout.AttemptsFile, rollout.Attempt{Shard: 0, Items: 1, Attempt: 1, Worker: "w"})
 	f.row(rollout.AttemptsFile, rollout.Attempt{Shard: 1, Items: 1, Attempt: 2, Worker: "w"})
@@ -102,12 +102,14 @@ func (s Size) Save(ctx context.Context, blobs blob.Store, id identity.RunID) err
 			return err
 		}
 	}
+	atStart := .5
 	return put(ctx, blobs, record.OutputKey(id, record.SummaryFile), record.Encode(record.Summary{
 		Schema: record.Schema, Run: id, Name: "refunds" + s.text(0), Phase: "completed",
 		Items: uint64(2 * s.Tickets * Members),
 		Model: "clerk", EndedAt: ended, Seconds: 60, CostUSD: 1.25, PromptTokens: 1234, CompletionTokens: 567,
-		Rollout: &record.Rollout{Reflections: 3, Accepted: 2},
-		Roles:   []record.RoleCounts{{Name: "answer", Model: "clerk", Items: 8, PromptTokens: 1000}},
+		Rollout: &record.Rollout{Reflections: 3, Accepted: 2,
+			Missions: map[string]record.Mission{Mission: {HoldoutTickets: 90, HoldoutAtStart: &atStart}}},
+		Roles: []record.RoleCounts{{Name: "answer", Model: "clerk", Items: 8, PromptTokens: 1000}},
 	}))
 }
 
@@ -124,6 +126,25 @@ type files struct {
 
 func (f *files) row(name string, v any) {
 	f.files[name].Write(append(record.Encode(v), '\n'))
+}
+
+// metrics returns the row of an epoch.
+func (f *files) metrics(epoch int) rollout.Metrics {
+	m := rollout.Metrics{Epoch: epoch, Batches: 2}
+	m.Tickets = f.Tickets
+	agreement, accuracy, score := 0.0, 0.0, 0.0
+	for n := range f.Tickets {
+		if Right(n, f.step(epoch, n)) {
+			agreement, accuracy, score = agreement+1, accuracy+1, score+1
+		} else {
+			agreement, score, m.Review = agreement+.75, score+.25, m.Review+1
+		}
+	}
+	for _, sum := range []*float64{&agreement, &accuracy, &score} {
+		*sum /= float64(f.Tickets)
+	}
+	m.MeanAgreement, m.Accuracy, m.MeanScore = &agreement, &accuracy, &score
+	return m
 }
 
 // ticket writes the rows of a ticket.
