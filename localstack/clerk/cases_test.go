@@ -2,6 +2,8 @@ package clerk_test
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,21 +96,30 @@ func (b *bench) whole(sum record.Rollout) {
 	}
 }
 
-// TestC45 also holds for reflections that fail now and then: a usable one between them
-// begins the count anew.
+// TestC45CountsFailuresInARow has a reflection that works, though its plan is rejected,
+// between those that fail: it begins the count anew.
 func TestC45CountsFailuresInARow(t *testing.T) {
 	t.Parallel()
-	c, tickets := small(t)
-	c.Reflection.StopAfter = 2
-	honest := clerks(t)
-	b := newBench(t, c, tickets, func(id string, body []byte) reply {
+	c := runConfig(t, fmt.Sprintf(nullConfig, 1, 1))
+	c.Gate.Share, c.Reflection.StopAfter = 0.4, 2
+	b := newBench(t, c, coins(60), func(id string, body []byte) reply {
 		if strings.HasPrefix(id, "r0.s") || strings.HasPrefix(id, "r2.s") || strings.HasPrefix(id, "r4.s") {
 			return reply{class: fault.Engine}
 		}
-		return honest(id, body)
+		return guesser(id, body)
 	})
-	if sum := b.run(); sum.Reflections < 6 || strings.Contains(sum.Stopped, "in a row") {
+	sum := b.run()
+	if sum.Reflections < 5 || strings.Contains(sum.Stopped, "in a row") {
 		t.Errorf("%d reflections, stopped: %q", sum.Reflections, sum.Stopped)
+	}
+	for _, r := range b.reflections() {
+		want := rollout.ResultRejected
+		if r.Number < 5 && r.Number%2 == 0 {
+			want = rollout.ResultFailed
+		}
+		if r.Result != want {
+			t.Errorf("reflection %d is %s: %s", r.Number, r.Result, r.Why)
+		}
 	}
 }
 
@@ -140,22 +151,35 @@ func TestC46PromptsThatAreTooLongAreCounted(t *testing.T) {
 	b.whole(sum)
 }
 
-// TestGuidanceThatMakesPromptsTooLongDoesNotWin counts a prompt that the guidance made too
-// long as a wrong answer: a candidate must not win by what it makes unanswerable.
+// TestGuidanceThatMakesPromptsTooLongDoesNotWin has guidance that gains nothing, but makes
+// the prompts too long that would be answered wrong. They count as wrong: a candidate must
+// not win by what it makes unanswerable.
 func TestGuidanceThatMakesPromptsTooLongDoesNotWin(t *testing.T) {
 	t.Parallel()
-	c, tickets := small(t)
-	honest := clerks(t)
-	b := newBench(t, c, tickets, func(id string, body []byte) reply {
-		if strings.Contains(string(body), "2. ") && !strings.HasPrefix(id, "r") {
-			return reply{class: fault.TooLong} // with any second entry
-		}
-		return honest(id, body)
-	})
-	if sum := b.run(); sum.Accepted != 0 || sum.Reflections == 0 {
-		t.Errorf("%d of %d reflections are accepted", sum.Accepted, sum.Reflections)
+	accepted, reflections := 0, 0
+	for seed := range 3 {
+		c := runConfig(t, fmt.Sprintf(nullConfig, seed, 1))
+		c.Gate.Tickets = 40
+		b := newBench(t, c, coins(100), func(id string, body []byte) reply {
+			said := guesser(id, body)
+			coin := coinNumber.FindSubmatch(body)
+			if strings.HasPrefix(id, "r") || coin == nil || !strings.Contains(string(body), `\n2. `) {
+				return said
+			}
+			if n, err := strconv.Atoi(string(coin[1])); err != nil || said.text != coinLabel(n) {
+				return reply{class: fault.TooLong}
+			}
+			return said
+		})
+		sum := b.run()
+		accepted, reflections = accepted+sum.Accepted, reflections+sum.Reflections
+	}
+	if accepted > 0 || reflections == 0 {
+		t.Errorf("%d of %d reflections are accepted", accepted, reflections)
 	}
 }
+
+var coinNumber = regexp.MustCompile(`"coin (\d+)"`)
 
 // TestC44 ends a run in the middle of each stage, as a budget does: what was answered is in
 // the files, the rest of the stage has its cause, and the guidance is the last accepted one.

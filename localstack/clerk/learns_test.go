@@ -1,8 +1,10 @@
 package clerk_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"rollout/localstack/clerk"
@@ -175,5 +177,85 @@ func TestShardsHaveWholeTickets(t *testing.T) {
 					parallelism)
 			}
 		}
+	}
+}
+
+// TestEntriesCountTheAnswersThatNamedThem compares the counts of the promoted entries with
+// the trajectories under the steps before: each answer is counted once. The clerk adds one
+// rule at a time, so that there are many steps.
+func TestEntriesCountTheAnswersThatNamedThem(t *testing.T) {
+	t.Parallel()
+	c, tickets := demo(t)
+	c.Gate.Off = true
+	honest := clerks(t)
+	b := newBench(t, c, tickets, func(id string, body []byte) reply {
+		said := honest(id, body)
+		if strings.Contains(id, ".consolidate.") {
+			var p guidance.Plan
+			if err := json.Unmarshal([]byte(said.text), &p); err != nil {
+				t.Errorf("%v in %s", err, said.text)
+			}
+			said.text = plan(p.Operations[:min(1, len(p.Operations))]...)
+		}
+		return said
+	})
+	b.run()
+	g := b.promoted("refunds")
+	texts := map[int]guidance.Guidance{}
+	for step := range g.Step {
+		of, err := guidance.Decode([]byte(b.object(rollout.GuidanceKey(testRun, "refunds", step))))
+		b.check(err)
+		texts[step] = of
+	}
+	want := map[string]guidance.Tally{} // by the text of the entry
+	for line := range strings.Lines(b.object(record.OutputKey(testRun, rollout.TrajectoriesFile))) {
+		var row struct {
+			Step       int
+			Score      float64
+			Completion string
+		}
+		b.check(json.Unmarshal([]byte(line), &row))
+		entry := 0
+		if n, err := fmt.Sscanf(row.Completion, "Entry [%d] decides", &entry); n != 1 || err != nil || row.Step >= g.Step {
+			continue
+		}
+		tally := want[texts[row.Step].Entries[entry-1].Text]
+		if row.Score == 1 {
+			tally.Hits++
+		} else {
+			tally.Misses++
+		}
+		want[texts[row.Step].Entries[entry-1].Text] = tally
+	}
+	counted := 0
+	for _, e := range g.Entries {
+		if got := (guidance.Tally{Hits: e.Hits, Misses: e.Misses}); got != want[e.Text] {
+			t.Errorf("%q has the counts %+v, want %+v", e.Text, got, want[e.Text])
+		}
+		counted += e.Hits
+	}
+	if counted == 0 || g.Step < 4 {
+		t.Errorf("%d answers are counted until step %d", counted, g.Step)
+	}
+}
+
+// TestEqualCandidatesAreComparedOnce has a model that proposes the same plan twice.
+func TestEqualCandidatesAreComparedOnce(t *testing.T) {
+	t.Parallel()
+	c, tickets := small(t)
+	b := newBench(t, c, tickets, clerks(t))
+	b.run()
+	gates := 0
+	for _, s := range b.stages() {
+		if s.Kind != rollout.Gating {
+			continue
+		}
+		gates++
+		if r := s.Reflection; len(r.Candidates) != 2 || s.Items != 2*r.Pool.Len()*s.Members {
+			t.Errorf("stage %d compares %d candidates in %d answers", s.Input, len(r.Candidates), s.Items)
+		}
+	}
+	if gates == 0 {
+		t.Error("nothing is compared")
 	}
 }

@@ -84,11 +84,13 @@ func evidence(body []byte) []string {
 	return []string{string(m[1])}
 }
 
+func coinLabel(n int) string { return []string{"heads", "tails"}[number(2, n)] }
+
+// coins returns n tickets.
 func coins(n int) string {
 	var b strings.Builder
 	for i := range n {
-		label := []string{"heads", "tails"}[number(2, i)]
-		fmt.Fprintf(&b, `{"group_id":"c%d","content":"coin %d","label":"%s"}`+"\n", i, i, label)
+		fmt.Fprintf(&b, `{"group_id":"c%d","content":"coin %d","label":"%s"}`+"\n", i, i, coinLabel(i))
 	}
 	return b.String()
 }
