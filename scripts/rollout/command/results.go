@@ -125,7 +125,12 @@ func (w resultWriter) folder(ctx context.Context, path string) error {
 		}
 	}
 	for _, info := range w.Objects {
-		if err := w.save(ctx, info, filepath.Join(path, w.Name(info))); err != nil {
+		to := filepath.Join(path, filepath.FromSlash(w.Name(info)))
+		if err := disk.MakeFolder(disk.System{}, filepath.Dir(to)); err != nil {
+			return &fault.Error{Kind: fault.Invalid, Op: "create the folder", Err: err,
+				Remedy: "name a writable path with --output"}
+		}
+		if err := w.save(ctx, info, to); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"rollout/scripts/rollout/outfile"
@@ -26,11 +27,17 @@ import (
 // Files lists the output of an ended run.
 type Files struct {
 	Summary record.Summary
-	Objects []blob.Info // objects directly under runs/<run>/, sorted by name
+	Objects []blob.Info // objects directly under runs/<run>/, and those of guidanceFolder, sorted by name
 }
 
-// maxObjects limits the objects that are listed in a run's folder.
-const maxObjects = 1000
+const (
+	// maxObjects limits the objects that are listed in a run's folder, and pageObjects those that are listed at once.
+	maxObjects  = 100_000
+	pageObjects = 1000
+
+	// guidanceFolder has the steps of a rollout's guidance.
+	guidanceFolder = "guidance/"
+)
 
 // Load returns the files of a run. It is NotFound without a summary, which every run writes last.
 func Load(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, error) {
@@ -38,19 +45,27 @@ func Load(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, erro
 	if err := input.ReadJSON(ctx, blobs, record.OutputKey(id, record.SummaryFile), &f.Summary); err != nil {
 		return f, err
 	}
-	all, err := blobs.List(ctx, record.OutputKey(id, ""), "", maxObjects)
-	if err != nil {
-		return f, fault.Wrap(err, "list the files of run %s", id)
-	}
-	for _, info := range all {
-		if !strings.Contains(f.Name(info), "/") {
-			f.Objects = append(f.Objects, info)
+	after := ""
+	for range maxObjects / pageObjects {
+		page, err := blobs.List(ctx, record.OutputKey(id, ""), after, pageObjects)
+		if err != nil {
+			return f, fault.Wrap(err, "list the files of run %s", id)
 		}
+		if len(page) == 0 {
+			break
+		}
+		for _, info := range page {
+			if name := f.Name(info); !strings.Contains(name, "/") ||
+				strings.HasPrefix(name, guidanceFolder) && filepath.IsLocal(filepath.FromSlash(name)) {
+				f.Objects = append(f.Objects, info)
+			}
+		}
+		after = page[len(page)-1].Key
 	}
 	return f, nil
 }
 
-// Name returns the object's file name, its key without runs/<run>/.
+// Name returns the object's file name, with slashes between folders: its key without runs/<run>/.
 func (f Files) Name(info blob.Info) string {
 	return info.Key[len(record.OutputKey(f.Summary.Run, "")):]
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -154,5 +155,30 @@ func TestSaveNeverOverwritesAFile(t *testing.T) {
 	}
 	if got, err := os.ReadFile(path); string(got) != "mine" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestFilesAreThoseOfTheRunAndItsGuidance lists more objects than fit on a page, of which
+// one is in another folder.
+func TestFilesAreThoseOfTheRunAndItsGuidance(t *testing.T) {
+	t.Parallel()
+	b := memory.NewBucket(clock.System{})
+	putFiles(t, b, 1)
+	const steps = 1500
+	for n := range steps {
+		key := record.OutputKey(runA, fmt.Sprintf("guidance/m/step-%d.json", n))
+		if _, err := b.Put(t.Context(), key, strings.NewReader("{}"), blob.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := results.Load(t.Context(), b, runA)
+	if err != nil || len(f.Objects) != steps+2 {
+		t.Fatalf("%d files, %v", len(f.Objects), err)
+	}
+	if _, err := f.Object("guidance/m/step-1499.json"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Object("parts/1"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a file of another folder: %v", err)
 	}
 }
