@@ -37,24 +37,29 @@ func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items ui
 	return func(yield func(Outcome, error) bool) {
 		f := outputs{run: m.Run, items: items}
 		defer f.close()
-		err := f.open(ctx, blobs)
-		if err == nil {
-			for s, failed := range Stages(ctx, blobs, m) {
-				if err = failed; err != nil || f.answers >= items {
-					break
-				}
-				if s.Kind != Answering {
-					f.item += uint64(s.Items)
-					continue
-				}
-				more := true
-				if more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, s.Input), yield); !more {
-					return
-				}
+		if err := f.open(ctx, blobs); err != nil {
+			yield(Outcome{}, err)
+			return
+		}
+		for s, err := range Stages(ctx, blobs, m) {
+			more := f.answers < items
+			switch {
+			case err != nil || !more:
+			case s.Kind == Answering:
+				more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, s.Input), yield)
+			default:
+				f.item += uint64(s.Items)
+			}
+			if err != nil {
+				yield(Outcome{}, err)
+			}
+			if err != nil || !more {
+				return
 			}
 		}
-		if err != nil {
-			yield(Outcome{}, err)
+		if f.answers < items {
+			yield(Outcome{}, fault.New(fault.Corrupt, "run %s has %d answers, and its stages ask for %d", m.Run, items,
+				f.answers))
 		}
 	}
 }
