@@ -45,6 +45,8 @@ func goals() []goal {
 		{"Takeover", "s-after-timeout", 2, false},
 		{"Tiny/streams=1", "×llama.cpp", 0.5, true},
 		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
+		{"Rollout", "coordinator-cpu-µs/answer", 50, false},
+		{"Rollout", "peak-MiB", 256, false},
 		{"vLLM/whole", "×streams", 1.3, true},
 		{"vLLM/whole", "×loop", 0.95, true},
 		{"vLLM/found", "×loop", 0.95, true},
