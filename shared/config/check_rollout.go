@@ -148,6 +148,7 @@ func (r Run) checkRunner(c *checker, at string) {
 	w := r.RunnerOf()
 	members := max(1, r.Members())
 	c.integer(at+".rollout_batch_size", &w.RolloutBatchSize, 1, max(1, maxBatchItems/members), "")
+	c.integer(at+".max_replacements", &w.MaxReplacements, 0, MaxTickets, "; 0 is off")
 	c.integer(at+".parallelism", &w.Parallelism, 0, maxBatchItems, "; 0 cuts shards of about 256 answers")
 }
 

@@ -79,6 +79,9 @@ type Runner struct {
 	// Parallelism is how many shards a batch is cut into; 0 gives shards of about 256
 	// answers.
 	Parallelism int `toml:"parallelism" json:"parallelism,omitempty"`
+	// MaxReplacements is how many further tickets of the epoch a batch may take, under the
+	// same guidance, in the place of tickets that teach nothing; 0 takes none.
+	MaxReplacements int `toml:"max_replacements" json:"max_replacements,omitempty"`
 }
 
 // Selection is the table [selection]: how one answer of each ticket is chosen.

@@ -94,6 +94,8 @@ type selected struct {
 type metrics struct {
 	Epoch   int `json:"epoch"`
 	Batches int `json:"batches"`
+	// Replaced is how many of the tickets took the place of others that teach nothing.
+	Replaced int `json:"replaced,omitempty"`
 	Totals
 	MeanAgreement *float64 `json:"agreement"`
 	Accuracy      *float64 `json:"accuracy"` // of the selections that have a label
@@ -126,7 +128,8 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 	if err != nil {
 		return record.Rollout{}, err
 	}
-	p := publisher{Ended: e, reader: reader, files: map[string]*object{}, measured: map[string]map[int]Measure{}}
+	p := publisher{Ended: e, reader: reader, files: map[string]*object{}, measured: map[string]map[int]Measure{},
+		replaced: map[int]int{}}
 	names := []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, DistillFile,
 		PreferencesFile, AttemptsFile}
 	if e.Manifest.Config.Reflection != nil {
@@ -156,6 +159,7 @@ type publisher struct {
 	last   Stage // the newest one
 	// measured has how each mission's guidance did on its holdout, by step.
 	measured map[string]map[int]Measure
+	replaced map[int]int // tickets that took the place of others, by epoch
 	out      record.Rollout
 	refused  int // lines that are no tickets
 }
@@ -222,6 +226,7 @@ func (p *publisher) ticket(members []Outcome) error {
 
 // epochRow appends the row of the epoch.
 func (p *publisher) epochRow() error {
+	p.epoch.Replaced = p.replaced[p.epoch.Epoch]
 	p.epoch.MeanAgreement, p.epoch.Accuracy, p.epoch.MeanScore = p.epoch.means()
 	return p.row(MetricsFile, p.epoch)
 }
@@ -243,6 +248,9 @@ func (p *publisher) reflections(ctx context.Context) error {
 			return err
 		}
 		p.last = s
+		if s.Kind == Answering && s.Replaces {
+			p.replaced[s.Epoch] += s.To - s.From
+		}
 		if s.Over == nil {
 			continue
 		}

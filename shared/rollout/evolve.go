@@ -134,6 +134,9 @@ func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 		mission := group.ticket.Mission
 		s.addScores(group)
 		at++
+		if group.selection.Teaches != selection.NoLesson {
+			s.Taught++
+		}
 		if m.Config.Reflection == nil {
 			return nil
 		}
@@ -161,6 +164,9 @@ func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 		p.Count += count
 		p.Parts = append(slices.Clone(p.Parts), casesPart{Input: s.Input, Count: count})
 		s.Pending[mission] = p
+	}
+	if next, more := s.replacements(m.Config); more {
+		return next, nil
 	}
 	return g.goOn(ctx, s, nil)
 }

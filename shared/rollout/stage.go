@@ -67,6 +67,12 @@ type Stage struct {
 	From    int `json:"from"`
 	To      int `json:"to"`
 	Members int `json:"members"` // of each ticket
+	// Taught is how many tickets of the global batch teach something, of the stages before
+	// this one. Replaced is how many were taken in the place of others, with those of this
+	// stage if it Replaces some.
+	Taught   int  `json:"taught,omitempty"`
+	Replaced int  `json:"replaced,omitempty"`
+	Replaces bool `json:"replaces,omitempty"`
 	Book
 	// Guidance is what the tickets of each mission see: its step.
 	Guidance map[string]int `json:"guidance"`
@@ -141,11 +147,26 @@ func (s Stage) after(k StageKind, items int) Stage {
 	return s
 }
 
+// replacements returns the stage of answers that takes the place of tickets of the batch
+// that teach nothing, from the rest of the epoch. more is false if none is needed, the
+// batch may take no more, or the epoch is over: then the run goes on with what it has.
+func (s Stage) replacements(c config.Run) (next Stage, more bool) {
+	r := c.RunnerOf()
+	count := min(r.RolloutBatchSize-s.Taught, r.MaxReplacements-s.Replaced, s.Tickets-s.To)
+	if count <= 0 {
+		return s, false
+	}
+	next = s.after(Answering, count*s.Members)
+	next.From, next.To = s.To, s.To+count
+	next.Replaced, next.Replaces = s.Replaced+count, true
+	return next, true
+}
+
 // nextBatch returns the stage of the next batch of answers: in the next epoch, if this one
 // is over. more is false if there is none.
 func (s Stage) nextBatch(c config.Run) (next Stage, more bool) {
 	next = s.after(Answering, 0)
-	next.Reflection = nil
+	next.Reflection, next.Taught, next.Replaced, next.Replaces = nil, 0, 0, false
 	if next.From = s.To; s.To >= s.Tickets {
 		if s.Epoch+1 >= c.RolloutOf().Epochs {
 			return next, false
