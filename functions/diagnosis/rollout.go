@@ -17,15 +17,15 @@ func newestBatch(r record.Rollout) string {
 	return text
 }
 
-// refusedLines says which lines of a rollout's input are no tickets.
+// refusedLines says which lines of a rollout's input are invalid.
 func refusedLines(s status.Status) []string {
 	if s.Rollout == nil || s.Rollout.Refused == 0 {
 		return nil
 	}
 	file := record.OutputKey(s.Run, rollout.FailuresFile)
 	if s.EndedAt == nil {
-		return []string{fmt.Sprintf("lines of its input that are no tickets: %d; %s names them when it has ended",
+		return []string{fmt.Sprintf("invalid lines in its input: %d; %s names them when it has ended",
 			s.Rollout.Refused, file)}
 	}
-	return []string{fmt.Sprintf("lines of its input that are no tickets: %d, see %s", s.Rollout.Refused, file)}
+	return []string{fmt.Sprintf("invalid lines in its input: %d, see %s", s.Rollout.Refused, file)}
 }

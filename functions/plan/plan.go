@@ -201,7 +201,7 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 
 // source pins the object that is planned for input i: the input itself, its
 // unpacked copy, or the job that the run's kind makes of it. Of an input whose lines
-// are no items, no range is planned.
+// are not items, it plans no range.
 func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i int) (record.Ranges, error) {
 	in := m.Inputs[i]
 	key, version, size := in.Key, in.Version, in.Size

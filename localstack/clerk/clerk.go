@@ -100,7 +100,7 @@ type request struct {
 }
 
 // Answer returns the clerk's answer to the body of a chat request, and false for a request
-// that is none of the clerk's business.
+// that the clerk does not answer.
 func Answer(body []byte) (string, bool) {
 	var r request
 	if json.Unmarshal(body, &r) != nil || len(r.Messages) < 2 {

@@ -57,7 +57,7 @@ grace = "500ms"
 `
 
 // ticketsFile writes tickets with their config beside them, and returns its path. Two of the
-// lines are no tickets.
+// lines are invalid.
 func ticketsFile(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -212,7 +212,7 @@ func (i *testInstallation) wantWhole(id identity.RunID) (members int) {
 	items := strings.Count(texts[record.CompletionsFile], "\n") + strings.Count(texts[record.ErrorsFile], "\n")
 	tickets := strings.Count(texts[files.SelectionsFile], "\n")
 	if len(seen) != items || items != tickets*memberCount || items > 0 && refused != 2 {
-		i.t.Errorf("%d members of %d tickets have %d rows in completions and errors; %d lines are no tickets",
+		i.t.Errorf("%d members of %d tickets have %d rows in completions and errors; %d lines are invalid",
 			len(seen), tickets, items, refused)
 	}
 	return len(seen)

@@ -21,7 +21,7 @@ import (
 // tickets are those of a rollout, and how they are asked about.
 type tickets struct {
 	all     []ticket // in the order of the input
-	refused int      // lines that are no tickets
+	refused int      // invalid lines
 	batch   int      // how many a global batch has
 	decodes []config.Decode
 	seed    int64
@@ -199,14 +199,14 @@ func (s *scenario) checkRollout(ctx context.Context, completions, failed [][]byt
 	out := sum.Rollout
 	if out == nil || len(votes) > 0 && (out.Refused != t.refused || refused != t.refused) || out.Tickets != len(votes) ||
 		fmt.Sprint(out.Failed) != fmt.Sprint(causes) && len(causes) > 0 {
-		s.audit.breakf("the summary has %+v; %d tickets were answered, %d lines are no tickets, failed are %v", out,
+		s.audit.breakf("the summary has %+v; %d tickets were answered, %d lines are invalid, failed are %v", out,
 			len(votes), t.refused, causes)
 	}
 	if n := len(split(s.object(ctx, record.OutputKey(s.id, rollout.SelectionsFile)))); n != len(votes) {
 		s.audit.breakf("%d tickets have %d selections", len(votes), n)
 	}
 	if (len(completions)+len(failed))%t.members() != 0 {
-		s.audit.breakf("I1: %d members are no whole tickets", len(completions)+len(failed))
+		s.audit.breakf("I1: %d members do not make whole tickets", len(completions)+len(failed))
 	}
 }
 

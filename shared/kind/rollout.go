@@ -70,7 +70,7 @@ func stageRole(ctx context.Context, a Appended) (string, error) {
 }
 
 // rolloutRoles is Kind.Roles of a rollout: one that reflects has a model for that, and
-// compares answers that are none of its own.
+// compares answers that are not results of the run.
 func rolloutRoles(c config.Run) []Role {
 	r := c.Reflection
 	if r == nil {

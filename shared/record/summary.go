@@ -53,7 +53,7 @@ type Summary struct {
 	Roles []RoleCounts `json:"roles,omitempty"`
 }
 
-// RefusedLines returns how many lines of the input are no items of the run, because the
+// RefusedLines returns how many lines of the input are not items of the run, because the
 // run could not read them as such.
 func (s Summary) RefusedLines() int {
 	if s.Rollout == nil {
@@ -72,7 +72,7 @@ type Rollout struct {
 	Tickets    int    `json:"tickets"`               // of the batches that are over
 	AllTickets int    `json:"all_tickets,omitempty"` // of the run; 0 after the end
 	AllItems   int    `json:"all_items,omitempty"`   // answers of AllTickets; 0 after the end
-	Refused    int    `json:"refused_lines"`         // lines of the input that are no tickets
+	Refused    int    `json:"refused_lines"`         // invalid lines of the input
 	Answered   int    `json:"answered"`              // answers with a verdict
 	// Failed counts the answers without a verdict by cause: unparsable, or the class of an
 	// item's failure.

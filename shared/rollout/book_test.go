@@ -12,6 +12,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 )
 
 // ticketLine returns a line of the mission spam.
@@ -19,7 +20,7 @@ func ticketLine(group, label string) string {
 	return fmt.Sprintf(`{"group_id":%q,"mission":"spam","content":"about %s","label":%q}`, group, group, label)
 }
 
-// refusals returns the lines that are no tickets, as "line group cause: message".
+// refusals returns the invalid lines, as "line group cause: message".
 func (f *fixture) refusals() (out []string) {
 	f.t.Helper()
 	for _, line := range linesOf(f.object(refusedKey(testRun))) {
@@ -52,7 +53,7 @@ func TestImportKeepsTicketsAndSaysWhatIsNone(t *testing.T) {
 	}
 	got := f.refusals()
 	for n, part := range []string{"4 a duplicate_id: line 1 has the same group_id and label",
-		`5 b invalid_line: it has no content`, `7 c invalid_line: its label "maybe" is none of answer.verdicts`,
+		`5 b invalid_line: it has no content`, `7 c invalid_line: its label "maybe" is not in answer.verdicts`,
 		`8 d invalid_line: its messages leave no place for the guidance`} {
 		if n >= len(got) || !strings.HasPrefix(got[n], part) {
 			t.Errorf("refusal %d of\n%s\nis not %q", n, strings.Join(got, "\n"), part)
@@ -108,7 +109,8 @@ func TestTooManyTicketsAreAnError(t *testing.T) {
 		return b.String() + "nonsense\n" + ticketLine("0", "") + "\n" // neither counts
 	}
 	for _, n := range []int{3, 4} {
-		i := importer{missions: twoMissions, checker: c, limit: 3, keys: map[identity.ContentID]uint64{}}
+		i := importer{run: record.Manifest{Config: config.Run{Missions: twoMissions}}, checker: c, limit: 3,
+			keys: map[identity.ContentID]uint64{}}
 		err := i.read(t.Context(), strings.NewReader(lines(n)), &strings.Builder{})
 		if n == 3 && (err != nil || len(i.places) != 3) {
 			t.Errorf("%d tickets: %v", n, err)

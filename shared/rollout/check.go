@@ -65,7 +65,7 @@ func (c *checker) check(t Ticket) error {
 		return fault.New(fault.Invalid, "its messages leave no place for the guidance: write {guidance} into rollout.system")
 	}
 	if t.Label != "" && !c.parser.counts(c.parser.Normalize(t.Label)) {
-		return fault.New(fault.Invalid, "its label %.64q is none of answer.verdicts: no answer could match it", t.Label)
+		return fault.New(fault.Invalid, "its label %.64q is not in answer.verdicts: no answer could match it", t.Label)
 	}
 	values := c.asker.values(t)
 	size := c.asker.system.Size(values) + c.asker.prompt.Size(values) + len(t.Messages) + len(t.Rest)

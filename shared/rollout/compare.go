@@ -218,3 +218,14 @@ func (g Growing) writePrompts(w io.Writer, s Stage, old guidance.Guidance) error
 	}
 	return nil
 }
+
+// window returns a part of a list of at most size positions: another one for each number,
+// as far as the list goes.
+func window(of Span, size, number int) Span {
+	size = min(size, of.Len())
+	from := of.From
+	if room := of.Len() - size; room > 0 {
+		from += number * size % (room + 1)
+	}
+	return Span{from, from + size}
+}

@@ -197,3 +197,11 @@ const (
 )
 
 func ceil(a, b int) int { return (a + b - 1) / b }
+
+// seedOfStage returns the seed of an item of a reflection, or of its comparison.
+func seedOfStage(c config.Run, number int, kind StageKind, item int) uint64 {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(c.RolloutOf().Seed))
+	b = binary.LittleEndian.AppendUint64(append(b, kind...), uint64(number))
+	sum := identity.Content(binary.LittleEndian.AppendUint64(b, uint64(item)))
+	return binary.LittleEndian.Uint64(sum[:8]) & seedMask
+}

@@ -110,7 +110,7 @@ func (f *outputs) nextFailure() (err error) {
 	}
 	var ok bool
 	if f.failure, ok = dialect.ReadFailure(dialect.Plain, f.failed); !ok {
-		return fault.New(fault.Corrupt, "a row of %s of run %s is no error row", record.ErrorsFile, f.run)
+		return fault.New(fault.Corrupt, "a row of %s of run %s is not an error row", record.ErrorsFile, f.run)
 	}
 	return nil
 }

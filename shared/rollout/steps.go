@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -162,4 +163,108 @@ func notePromotion(ctx context.Context, blobs blob.Store, key string, p Promotio
 	}
 	_, err = blobs.Put(ctx, key, bytes.NewReader(append(b, '\n')), o)
 	return fault.Wrap(err, "note the promotion")
+}
+
+// publishGuidance copies the steps of each mission's guidance to the files of the run, and
+// the one that is promoted: the best of them.
+func (p *publisher) publishGuidance(ctx context.Context) error {
+	m := p.Manifest
+	for _, mission := range m.Config.Missions {
+		newest, known := p.last.Guidance[mission.Name]
+		if !known { // the run ended before its first batch
+			continue
+		}
+		best := p.last.promoted(mission.Name)
+		for step := range newest + 1 {
+			g, err := readGuidance(ctx, p.Blobs, m.Run, mission.Name, step)
+			if err != nil {
+				return err
+			}
+			if err := create(ctx, p.Blobs, GuidanceKey(m.Run, mission.Name, step), g.Encode()); err != nil {
+				return err
+			}
+			if step == best {
+				if err := create(ctx, p.Blobs, PromotedKey(m.Run, mission.Name), g.Encode()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// promoted returns the step of a mission's guidance that is best. With a gate each step
+// has twice been shown to be better than the one before; without, it is the one whose
+// answers have the highest mean score, or the newest if there are no scores.
+func (s Stage) promoted(mission string) int {
+	best := s.Guidance[mission]
+	if s.Pools[mission].Gate.Len() > 0 {
+		return best
+	}
+	highest := math.Inf(-1)
+	for step, sum := range s.Steps[mission] {
+		if mean := ratio(sum.Score, float64(sum.Scored)); mean != nil && *mean > highest {
+			best, highest = step, *mean
+		}
+	}
+	return best
+}
+
+// mission returns what a run came to in a mission, whose promoted step was measured on its
+// holdout if measured has it.
+func (s Stage) mission(name string, measured map[int]Measure) record.Mission {
+	out := record.Mission{Steps: s.Guidance[name], Promoted: s.promoted(name), Gated: s.Pools[name].Gate.Len() > 0}
+	for _, sum := range s.Steps[name] {
+		out.Scores = append(out.Scores, ratio(sum.Score, float64(sum.Scored)))
+	}
+	if m, ok := s.Start[name]; ok && m.Tickets > 0 {
+		out.HoldoutTickets, out.HoldoutAtStart = m.Tickets, &m.Score
+		if out.Promoted == 0 {
+			out.Holdout = &m.Score
+		}
+	}
+	if m, ok := measured[out.Promoted]; ok && m.Tickets > 0 {
+		out.Holdout = &m.Score
+	}
+	return out
+}
+
+// GuidanceKey returns the key of a step of a mission's guidance among the files of a run.
+func GuidanceKey(run identity.RunID, mission string, step int) string {
+	return record.OutputKey(run, fmt.Sprintf("guidance/%s/step-%d.json", mission, step))
+}
+
+// PromotedKey returns the key of the promoted guidance of a mission.
+func PromotedKey(run identity.RunID, mission string) string {
+	return record.OutputKey(run, "guidance/"+mission+"/guidance.json")
+}
+
+// guidanceKey returns the key of a step of a mission's guidance.
+func guidanceKey(run identity.RunID, mission string, step int) string {
+	return key(run, fmt.Sprintf("guidance/%s/%06d.json", mission, step))
+}
+
+// saveGuidance writes a step of a mission's guidance, create-only. A step that exists with
+// other bytes is a Conflict: another step was made from the one before (I7).
+func saveGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, g guidance.Guidance) error {
+	at, b := guidanceKey(run, g.Mission, g.Step), g.Encode()
+	_, err := blobs.Put(ctx, at, bytes.NewReader(b), blob.PutOptions{CreateOnly: true})
+	if !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	have, err := input.ReadObject(ctx, blobs, at, maxStage)
+	if err == nil && !bytes.Equal(have, b) {
+		err = fault.New(fault.Conflict, "step %d of the guidance of %s exists with another content", g.Step, g.Mission)
+	}
+	return err
+}
+
+// readGuidance reads a step of a mission's guidance.
+func readGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, mission string, step int) (
+	guidance.Guidance, error) {
+	b, err := input.ReadObject(ctx, blobs, guidanceKey(run, mission, step), maxStage)
+	if err != nil {
+		return guidance.Guidance{}, err
+	}
+	return guidance.Decode(b)
 }

@@ -45,7 +45,7 @@ func ParseTicket(line []byte, missions []config.Mission) (t Ticket, err error) {
 		return t, fault.New(fault.Invalid, "it is not valid UTF-8: write the file in UTF-8")
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) {
-		return t, fault.New(fault.Invalid, "it is no object: write {\"group_id\": …, \"mission\": …, \"content\": …}")
+		return t, fault.New(fault.Invalid, "it is not a JSON object: write {\"group_id\": …, \"mission\": …, \"content\": …}")
 	}
 	seen, hasContent := map[string]bool{}, false
 	t.Rest = append(t.Rest, '{')
@@ -95,7 +95,7 @@ func (t *Ticket) check(missions []config.Mission, hasContent bool) error {
 	case t.Messages == nil && strings.TrimSpace(t.Content) == "":
 		return fault.New(fault.Invalid, "it has no content: write what shall be judged, or messages")
 	case t.Messages != nil && t.Messages[0] != '[':
-		return fault.New(fault.Invalid, "its messages are no list")
+		return fault.New(fault.Invalid, "its messages are not a list")
 	case string(t.Messages) == "[]":
 		return fault.New(fault.Invalid, "its messages are an empty list: give at least one")
 	case t.Mission == "" && len(missions) == 1:
@@ -112,7 +112,7 @@ func (t *Ticket) check(missions []config.Mission, hasContent bool) error {
 func textOf(name string, value []byte) (string, error) {
 	b, ok := jsonl.Unquote(nil, value)
 	if !ok {
-		return "", fault.New(fault.Invalid, "its %s is no text", name)
+		return "", fault.New(fault.Invalid, "its %s is not text", name)
 	}
 	return string(b), nil
 }
@@ -124,7 +124,7 @@ func scalar(name string, value []byte) (s string, err error) {
 	case '"':
 		s, err = textOf(name, value)
 	case '{', '[':
-		return "", fault.New(fault.Invalid, "its %s is no text", name)
+		return "", fault.New(fault.Invalid, "its %s is not text", name)
 	case 'n':
 		return "", nil
 	default:
@@ -136,7 +136,7 @@ func scalar(name string, value []byte) (s string, err error) {
 	case len(s) > maxGroup:
 		return "", fault.New(fault.Invalid, "its %s has %d bytes, at most %d are allowed", name, len(s), maxGroup)
 	case !utf8.ValidString(s):
-		return "", fault.New(fault.Invalid, "its %s has half of a surrogate pair, which is no character: remove it", name)
+		return "", fault.New(fault.Invalid, "its %s has half of a surrogate pair, which is not a character: remove it", name)
 	}
 	return s, nil
 }

@@ -37,7 +37,7 @@ func NewParser(f config.Answer) (p Parser, err error) {
 }
 
 const (
-	// maxVerdict bounds the bytes of a verdict: a longer text is none.
+	// maxVerdict bounds the bytes of a verdict: a longer text does not count.
 	maxVerdict = 512
 	// maxMatches bounds how often an answer may match the pattern: one with more says no
 	// verdict. All matches of one answer are in memory.

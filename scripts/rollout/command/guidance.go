@@ -61,7 +61,7 @@ func (e *Env) openRollout(c *cobra.Command, p openArguments) (r *rolloutRun, err
 		return nil, err
 	}
 	if len(m.Config.Missions) == 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s is no rollout", m.Run),
+		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s is not a rollout", m.Run),
 			Remedy: "`rollout status " + opened.Flags() + "` lists the runs: name one of the kind rollout"}
 	}
 	r = &rolloutRun{selectedRun: opened, manifest: m}

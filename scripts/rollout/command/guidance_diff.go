@@ -70,7 +70,7 @@ func parseSteps(s string) (from, to int, err error) {
 			continue
 		}
 		if *part.to, err = strconv.Atoi(part.text); err != nil || *part.to < 0 {
-			return 0, 0, fmt.Errorf("%.20q is no step: write two numbers from 0, such as 0..2", part.text)
+			return 0, 0, fmt.Errorf("%.20q is not a step: write two numbers from 0, such as 0..2", part.text)
 		}
 	}
 	if s != "" && !ok {

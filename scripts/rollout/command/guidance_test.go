@@ -130,7 +130,7 @@ func TestCommandsOfRolloutsNameTheirMissionAndKind(t *testing.T) {
 	for _, args := range [][]string{
 		{"guidance", "show"}, {"guidance", "diff"}, {"guidance", "promote", "--step", "0"}, {"report"},
 	} {
-		check(t, f.rollout(append(args, string(runB))...), 2, "", "is no rollout")
+		check(t, f.rollout(append(args, string(runB))...), 2, "", "is not a rollout")
 	}
 }
 

@@ -91,7 +91,7 @@ func surviving(w io.Writer) io.Writer {
 	return w
 }
 
-// unread is a file, perhaps a pipe that nobody reads any more.
+// unread is a file, perhaps a pipe without a reader.
 type unread struct{ to io.Writer }
 
 func (u unread) Write(b []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // FormatRollout formats how far a rollout is, or what it came to: "40 of 100, batch 3 of 5, agreement 0.91, accuracy
-// 0.8, 12 to review, 2 lines are no tickets".
+// 0.8, 12 to review, 2 invalid lines".
 func FormatRollout(r record.Rollout) string {
 	parts := []string{Count(uint64(r.Tickets))}
 	if r.AllTickets > 0 {
@@ -71,10 +71,10 @@ func FormatMissions(r record.Rollout) (lines []string) {
 
 func formatShare(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
-// formatRefused formats how many lines of the input are no tickets.
+// formatRefused formats how many lines of the input are invalid.
 func formatRefused(n int) string {
 	if n == 1 {
-		return "1 line is no ticket"
+		return "1 invalid line"
 	}
-	return Count(uint64(n)) + " lines are no tickets"
+	return Count(uint64(n)) + " invalid lines"
 }

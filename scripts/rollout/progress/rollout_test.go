@@ -20,8 +20,8 @@ func TestRolloutIsFormattedInOneLine(t *testing.T) {
 		{record.Rollout{Batch: 3, Batches: 5, AllTickets: 2000, Tickets: 1000, Agreement: share(2.0 / 3),
 			Accuracy: share(1), Review: 12}, "1,000 of 2,000, batch 3 of 5, agreement 0.667, accuracy 1, 12 to review"},
 		{record.Rollout{Batches: 5, Tickets: 100, Score: share(0.5), Failed: map[string]int{"unparsable": 3, "engine": 9},
-			Refused: 1}, "100, score 0.5, 3 unparsable, 1 line is no ticket"},
-		{record.Rollout{Refused: 1200}, "0, 1,200 lines are no tickets"},
+			Refused: 1}, "100, score 0.5, 3 unparsable, 1 invalid line"},
+		{record.Rollout{Refused: 1200}, "0, 1,200 invalid lines"},
 	} {
 		if got := FormatRollout(c.r); got != c.want {
 			t.Errorf("%+v is %q, want %q", c.r, got, c.want)
@@ -37,7 +37,7 @@ func TestLinesThatAreNoTicketsFailTheRun(t *testing.T) {
 		Items: status.Items{Total: 8, Done: 8}, Errors: "runs/R/errors.jsonl"}
 	path := func(key string) string { return key }
 	if err := Outcome(s, path); err == nil ||
-		err.Error() != "run R: 2 lines are no tickets (see runs/R/failures.jsonl)" {
+		err.Error() != "run R: 2 invalid lines (see runs/R/failures.jsonl)" {
 		t.Error(err)
 	}
 	s.Items.Done, s.Items.Failed = 7, 1

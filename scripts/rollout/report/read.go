@@ -122,7 +122,7 @@ type answerRow struct {
 	} `json:"usage"`
 }
 
-// failure is a row of failures.jsonl: of an answer, or of a line that is no ticket.
+// failure is a row of failures.jsonl: of an answer, or of an invalid line.
 type failure struct {
 	ID      string `json:"id"`
 	Line    uint64 `json:"line"`

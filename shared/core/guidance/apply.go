@@ -54,7 +54,7 @@ func (g Guidance) admit(ops []Operation, evidence func(string) bool) error {
 		}
 		for _, key := range op.Evidence {
 			if evidence != nil && !evidence(key) {
-				return refuse(UnknownEvidence, "%v: %.64q is no ticket of this batch", op, key)
+				return refuse(UnknownEvidence, "%v: %.64q is not a ticket of this batch", op, key)
 			}
 		}
 		if line, ok := containsLine(lines, op.Text); ok {

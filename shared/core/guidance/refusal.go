@@ -21,7 +21,7 @@ const (
 	EmptyText         Refusal = "empty_text"
 	NoReason          Refusal = "no_reason"
 	NoEvidence        Refusal = "no_evidence"
-	// UnknownEvidence: what an operation names as evidence is no ticket of the batch.
+	// UnknownEvidence: what an operation names as evidence is not a ticket of the batch.
 	UnknownEvidence   Refusal = "unknown_evidence"
 	TooManyOperations Refusal = "too_many_operations"
 	// Conflict: two operations change one entry, or one names it twice.

@@ -16,7 +16,7 @@ what the guidance should have said.
 - "summary": what the ticket asks, what the answers decided and on which grounds, and where right and wrong answers
   part. Name entries of the guidance that helped or misled by their number. At most %d bytes.
 - "lesson": the general rule that leads to the right answer, or "" if the ticket teaches nothing. It must hold for
-  tickets that nobody has seen yet: no names, numbers or phrases of this ticket. At most %d bytes.
+  unseen tickets: no names, numbers or phrases of this ticket. At most %d bytes.
 
 Answer with one JSON object and nothing else, without tools and without text around it:
 {"summary": "…", "lesson": "…"}

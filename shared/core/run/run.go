@@ -78,7 +78,7 @@ func (r Reason) Class() fault.Class {
 }
 
 // Phase returns the terminal phase of a run that ended for the reason with the counts
-// of its items and of the lines that it refused as items. Pruned items are no errors: the
+// of its items and of the lines that it refused as items. Pruned items are not errors: the
 // run decided to leave them out.
 func (r Reason) Phase(c shard.Counts, refused int) Phase {
 	switch r {
@@ -244,7 +244,7 @@ type Event struct {
 	Counts       shard.Counts
 	Role         int            // of the Shard
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
-	RefusedLines int            // Finalized: lines of the input that are no items
+	RefusedLines int            // Finalized: lines of the input that are not items
 	Variant      uint32
 	Why          string
 	Outcome      string    // RequestsRefused: what the requests met

@@ -32,8 +32,8 @@ type Member struct {
 // maxScore bounds scores, so that no sum of them overflows.
 const maxScore = 1e100
 
-// score returns the member's score, and false if it has none. A score that is no number
-// or beyond ±maxScore counts as missing: statistics with it would have no value. Adding 0
+// score returns the member's score, and false if it has none. A score that is not a number
+// or is beyond ±maxScore counts as missing: statistics with it would have no value. Adding 0
 // turns -0 into 0, so that equal scores are written alike.
 func (m Member) score() (float64, bool) {
 	return m.Score + 0, m.Scored && math.Abs(m.Score) <= maxScore

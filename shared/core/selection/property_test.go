@@ -113,20 +113,24 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 	})
 }
 
+// hasWinner reports whether one answer has the most votes: the names of members decide a
+// tie.
+func hasWinner(g Group) bool {
+	votes := count(g).sorted()
+	return len(votes) < 2 || votes[0].Count > votes[1].Count
+}
+
 // TestExchangingEqualSamplesChangesOnlyTheIndex checks that nothing but the index depends
 // on which of the samples gave an answer.
 func TestExchangingEqualSamplesChangesOnlyTheIndex(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g := groups.Draw(t, "group")
+		g := groups.Filter(hasWinner).Draw(t, "group")
 		for i := range g.Members { // one best score for all, so that no tie depends on names
 			g.Members[i].Scored = false
 		}
 		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
 		a := p.Select(g, 0.5)
-		if len(a.Votes) > 1 && a.Votes[0].Count == a.Votes[1].Count {
-			t.Skip("a tie of votes is decided by the names")
-		}
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 		names := r.Perm(len(g.Members))
 		other := g
