@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"rollout/shared/config"
 	"rollout/shared/core/selection"
@@ -153,11 +155,6 @@ func (r *Reader) member(o Outcome) (a answered, err error) {
 		}
 		return a, nil
 	}
-	answers, err := dialect.ReadCompletions(o.Row)
-	if err != nil {
-		return a, err
-	}
-	a.text, a.finish = answers[0].Text, answers[0].FinishReason
 	if err := a.readRow(o.Row); err != nil {
 		return a, fault.WithKind(fault.Corrupt, err, "read its row")
 	}
@@ -178,7 +175,7 @@ func (a *answered) readLine(line []byte) (err error) {
 	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
 		switch string(m.Name) {
 		case "id":
-			err = json.Unmarshal(m.Value, &a.id)
+			a.id, err = readText(m.Value)
 		case "messages":
 			a.messages = json.RawMessage(m.Value)
 		case "ticket":
@@ -204,11 +201,16 @@ func (a *answered) readLine(line []byte) (err error) {
 	return cmp.Or(err, o.Err())
 }
 
-// readRow reads what an output row has beside its answer.
-func (a *answered) readRow(row []byte) error {
-	o := jsonl.ReadObject(row)
-	for m, ok := o.Next(); ok; m, ok = o.Next() {
+// readRow reads an output row of one answer, in one pass.
+func (a *answered) readRow(row []byte) (err error) {
+	o, found := jsonl.ReadObject(row), false
+	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
 		switch string(m.Name) {
+		case "completion":
+			found = string(m.Value) != "null"
+			a.text, err = readText(m.Value)
+		case "finish_reason":
+			a.finish, err = readText(m.Value)
 		case "usage":
 			a.usage = json.RawMessage(m.Value)
 		case "response":
@@ -217,7 +219,23 @@ func (a *answered) readRow(row []byte) error {
 			a.scores = json.RawMessage(m.Value)
 		}
 	}
-	return o.Err()
+	if err = cmp.Or(err, o.Err()); err == nil && !found {
+		err = fault.New(fault.Corrupt, "it has no answer")
+	}
+	return err
+}
+
+// readText returns the text of a JSON string; "" for null. Halves of surrogate pairs become
+// U+FFFD.
+func readText(value []byte) (text string, err error) {
+	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
+		return string(value[1:last]), nil // most texts have no escapes
+	}
+	if b, ok := jsonl.Unquote(make([]byte, 0, len(value)), value); ok && utf8.Valid(b) {
+		return string(b), nil
+	}
+	err = json.Unmarshal(value, &text)
+	return text, err
 }
 
 // Add counts the group.

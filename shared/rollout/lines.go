@@ -121,19 +121,21 @@ func ticketID(number uint32) string { return "t" + decimal(uint64(number)) }
 func (a *asker) ask(mark string, s Stage, t ticketAt) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		messages, k := a.messages(t.Ticket), t.Key()
+		head := fmt.Sprintf(`{"id":"%s.%s.`, ticketID(t.number), mark) // of text that needs no escapes
+		of := fmt.Appendf(nil, `"ticket_number":%d,"ticket":%s,"epoch":%d,"batch":%d,"step":%d`, t.number, t.Rest, s.Epoch,
+			s.Batch, a.guidance[t.Mission].Step)
 		var line []byte
 		for d, decode := range a.config.DecodesOf() {
 			own := encode(params{decode.Temperature, decode.TopP, decode.MaxTokens, decode.Stop})
 			for sample := range decode.Count() {
-				id := fmt.Sprintf("%s.%s.d%d.s%d", ticketID(t.number), mark, d, sample)
-				line = jsonl.AppendString(append(line[:0], `{"id":`...), id)
-				line = append(append(line, `,"messages":`...), messages...)
+				line = fmt.Appendf(line[:0], `%sd%d.s%d","messages":%s`, head, d, sample, messages)
 				if len(own) > 2 {
 					line = append(append(line, ','), own[1:len(own)-1]...)
 				}
-				tail := encode(lineTail{Number: t.number, Ticket: t.Rest, Epoch: s.Epoch, Batch: s.Batch,
-					Step: a.guidance[t.Mission].Step, Decode: d, Sample: sample, Seed: seedOf(a.config, k, d, sample)})
-				if line = append(append(append(line, ','), tail[1:]...), '\n'); !yield(line) {
+				line = append(append(line, ','), of...)
+				line = fmt.Appendf(line, ",\"decode\":%d,\"sample\":%d,\"seed\":%d}\n", d, sample,
+					seedOf(a.config, k, d, sample))
+				if !yield(line) {
 					return
 				}
 			}
