@@ -21,6 +21,21 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 		return evs, nil
 	}
 	evs = slices.Clone(evs)
+	roles := map[int]uint32{} // of the shards whose holders report a refusal
+	for _, e := range evs {
+		if !isRefusal(e) {
+			continue
+		}
+		role, err := c.index.RoleOf(ctx, m, e.Shard)
+		if fault.Is(err, fault.NotFound) { // the shard is not planned
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		roles[e.Shard] = role
+	}
+	var planErr error // of the plan: heartbeats that cannot be read are tolerated
 	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		for i, e := range evs {
 			if !isRefusal(e) || slices.ContainsFunc(b.Holds, func(h health.HeldShard) bool {
@@ -28,8 +43,13 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 			}) {
 				continue
 			}
-			at, err := c.answeredAt(ctx, m, b, e.Shard)
+			role, planned := roles[e.Shard]
+			if !planned {
+				continue
+			}
+			at, err := c.answeredAt(ctx, m, b, role)
 			if err != nil {
+				planErr = err
 				return err
 			}
 			if at.After(e.AnsweredAt) {
@@ -38,20 +58,16 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 		}
 		return nil
 	})
+	if planErr != nil {
+		return nil, planErr
+	}
 	return evs, c.tolerate(ctx, err)
 }
 
-// answeredAt returns when the worker of the heartbeat had a request for an item answered
-// last, of the role that the shard has; zero if it had none for the shards that it holds.
-func (c *Coordinator) answeredAt(ctx context.Context, m record.Manifest, b health.Heartbeat, shard int) (
+// answeredAt returns when the worker of the heartbeat had a request for an item of the role
+// answered last; zero if it had none for the shards that it holds.
+func (c *Coordinator) answeredAt(ctx context.Context, m record.Manifest, b health.Heartbeat, role uint32) (
 	last time.Time, err error) {
-	role, err := c.index.RoleOf(ctx, m, shard)
-	if fault.Is(err, fault.NotFound) { // the shard is not planned
-		return last, nil
-	}
-	if err != nil {
-		return last, err
-	}
 	for _, h := range b.Holds {
 		if h.Run != m.Run || !h.AnsweredAt.After(last) {
 			continue

@@ -40,7 +40,11 @@ func (p *Planner) streamed(ctx context.Context, key string, write func(io.Writer
 	}()
 	err = p.put(ctx, key, r)
 	r.CloseWithError(errPutOver)
-	return <-done == nil, err
+	written := <-done
+	if err == nil && written != nil && !errors.Is(written, errPutOver) {
+		err = written // a Conflict of write itself, which put takes for one of the object
+	}
+	return written == nil, err
 }
 
 // put creates an object. An object that already exists has the same bytes.

@@ -62,14 +62,18 @@ func (r *Reader) Progress(ctx context.Context, id identity.RunID, workers []Work
 	if err != nil {
 		return Progress{}, err
 	}
-	return all[0], nil
+	if all[0].State.Phase.Ended() {
+		all[0].Rollout, err = r.endedRollout(ctx, all[0])
+	}
+	return all[0], err
 }
 
 // docsPerRun is how many documents of a run Progress needs.
 const docsPerRun = 3
 
 // ProgressOf reads the documents of the runs with these manifests and returns
-// their progress in the same order. It reads many runs at once.
+// their progress in the same order. It reads many runs at once. What an ended rollout came
+// to is left out: it takes a read for each.
 func (r *Reader) ProgressOf(ctx context.Context, ms []record.Manifest, workers []WorkerStatus) ([]Progress, error) {
 	out := make([]Progress, 0, len(ms))
 	for part := range slices.Chunk(ms, document.MaxKeys/docsPerRun) {

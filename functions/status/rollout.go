@@ -9,24 +9,33 @@ import (
 	"rollout/shared/record"
 )
 
-// rollout returns the progress of a rollout: by its last batch or, after its end, by its
-// summary.
+// rollout returns the progress of an open rollout, by its last batch.
 func (r *Reader) rollout(ctx context.Context, p Progress) (*record.Rollout, error) {
+	if p.Kind.Progress == nil || p.State.Phase.Ended() || p.Plan.Appended == nil {
+		return nil, nil
+	}
+	out, err := p.Kind.Progress(ctx,
+		kind.Appended{Blobs: r.ports.Blobs, Manifest: p.Manifest, Input: p.Plan.Appended.Input})
+	return out, readable(err)
+}
+
+// endedRollout returns what an ended rollout came to, by its summary.
+func (r *Reader) endedRollout(ctx context.Context, p Progress) (*record.Rollout, error) {
 	if p.Kind.Progress == nil {
 		return nil, nil
 	}
-	if !p.State.Phase.Ended() {
-		if p.Plan.Appended == nil {
-			return nil, nil
-		}
-		return p.Kind.Progress(ctx, kind.Appended{Blobs: r.ports.Blobs, Manifest: p.Manifest, Input: p.Plan.Appended.Input})
-	}
 	var sum record.Summary
 	err := input.ReadJSON(ctx, r.ports.Blobs, record.OutputKey(p.Manifest.Run, record.SummaryFile), &sum)
-	if fault.Is(err, fault.NotFound) { // users may delete it
-		err = nil
+	return sum.Rollout, readable(err)
+}
+
+// readable drops the error of a file that is deleted or damaged: what documents say of
+// this run, and the status of others, do not depend on it.
+func readable(err error) error {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
+		return nil
 	}
-	return sum.Rollout, err
+	return err
 }
 
 // setRollout sets the progress of a rollout, whose batches are planned one after the

@@ -16,7 +16,7 @@ import (
 // its ticket: a server sees at most 6 % more requests than there are answers.
 func TestLostAnswersAreAskedAgainAlone(t *testing.T) {
 	t.Parallel()
-	const tickets, members = 50, 8
+	const tickets, members = 150, 8
 	s := serve(t, "--overload-every", "20", "--retry-after", "100ms", "--clerk")
 	i := install(t, s.url, 2, "")
 	dir := t.TempDir()

@@ -27,6 +27,9 @@ func (r Reflection) check(c *checker, at string) {
 	if r.ReflectionSampling().N != nil {
 		c.add(at+".sampling.n", "does not apply: set candidates")
 	}
+	if r.ReflectionSampling().Seed != nil {
+		c.add(at+".sampling.seed", "does not apply: each request of a reflection has a seed made from rollout.seed")
+	}
 	r.Request.check(c, at+".request", false)
 	c.integer(at+".candidates", &r.Candidates, 1, maxCandidates, "")
 	c.integer(at+".max_entries", &r.MaxEntries, 1, maxEntries, "")
@@ -37,10 +40,15 @@ func (r Reflection) check(c *checker, at string) {
 }
 
 func (g Gate) check(c *checker, at string, candidates int) {
-	c.float(at+".share", &g.Share, above(0), atMost(0.9))
+	without := DefaultGate()
+	without.Off, without.HoldoutShare = true, g.HoldoutShare
+	if g.Off && g != without {
+		c.add(at+".off", "leaves the other keys of the table but holdout_share without effect: remove them, or remove off")
+	}
+	c.float(at+".share", &g.Share, above(0), atMost(maxAside))
 	c.float(at+".holdout_share", &g.HoldoutShare, atLeast(0), atMost(0.5))
-	if g.Share+g.HoldoutShare > 0.95 {
-		c.add(at+".share", "leaves no ticket to learn from, together with holdout_share: lower one")
+	if g.Share+g.HoldoutShare > maxAside { // groups stay whole, so that half as many again may be set aside
+		c.add(at+".share", "leaves too few tickets to learn from: it may be at most %v together with holdout_share", maxAside)
 	}
 	c.integer(at+".tickets", &g.Tickets, 2, maxGateTickets, "")
 	c.float(at+".alpha", &g.Alpha, above(0), atMost(0.5))

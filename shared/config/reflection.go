@@ -47,6 +47,7 @@ const (
 	maxGuidanceTokens  = 32768
 	maxGateTickets     = 2000
 	maxEpochs          = 100
+	maxAside           = 0.6 // of a mission's tickets
 )
 
 // DefaultReflection returns reflections on 16 tickets with one candidate.

@@ -61,7 +61,8 @@ type publisher struct {
 	last   Stage // the newest one
 	// measured has how each mission's guidance did on its holdout, by step.
 	measured map[string]map[int]Measure
-	replaced map[int]int // tickets that took the place of others, by epoch
+	handedOn map[string]askedStep // by mission: whose answers trainings get
+	replaced map[int]int      // tickets that took the place of others, by epoch
 	out      record.Rollout
 	refused  int // invalid lines
 }
@@ -135,11 +136,22 @@ func (p *publisher) epochRow() error {
 
 // reflections appends the rows of the run's reflections, and notes its last stage.
 func (p *publisher) reflections(ctx context.Context) error {
+	end, err := lastStage(ctx, p.Blobs, p.Manifest)
+	if err != nil {
+		return err
+	}
+	var batches askedSteps
 	for s, err := range Stages(ctx, p.Blobs, p.Manifest) {
 		if err != nil {
 			return err
 		}
+		if s.Input > end {
+			break
+		}
 		p.last = s
+		if s.Kind == Answering {
+			batches.add(s)
+		}
 		if s.Kind == Answering && s.Replaces {
 			p.replaced[s.Epoch] += s.To - s.From
 		}
@@ -162,6 +174,7 @@ func (p *publisher) reflections(ctx context.Context) error {
 			}
 		}
 	}
+	p.handedOn = batches.handedOn(p.last)
 	return nil
 }
 

@@ -25,11 +25,11 @@ type preference struct {
 
 // distill appends what a training can learn from a ticket: the selected answer, unless a
 // person shall look at it or it contradicts the label, and a pair of its best and its
-// worst answer. It takes the answers of the last epoch, under the promoted guidance: what
-// was answered under an earlier one is worse.
+// worst answer. It takes the answers under one step alone, since what was answered under
+// an earlier one is worse: see handedOn.
 func (p *publisher) distill(g Group) error {
 	first := g.members[0]
-	if first.Epoch != p.last.Epoch || first.Step != p.last.promoted(g.ticket.Mission) {
+	if at, asked := p.handedOn[g.ticket.Mission]; !asked || first.Epoch != at.epoch || first.Step != at.step {
 		return nil
 	}
 	s := g.selection
@@ -65,6 +65,38 @@ func (p *publisher) distill(g Group) error {
 		return fault.Wrap(err, "read the messages of %s", chosen.id)
 	}
 	return p.row(PreferencesFile, preference{prompt, chosen.text, rejected.text, chosen.id, rejected.id})
+}
+
+// askedStep is a step of a mission's guidance under which an epoch asks.
+type askedStep struct{ epoch, step int }
+
+// askedSteps are the steps of all missions under which the batches of the newest epoch
+// ask, in the order of the batches: a step never falls.
+type askedSteps struct {
+	epoch int
+	steps []map[string]int
+}
+
+func (a *askedSteps) add(s Stage) {
+	if s.Epoch != a.epoch {
+		a.epoch, a.steps = s.Epoch, nil
+	}
+	a.steps = append(a.steps, s.Guidance)
+}
+
+// handedOn returns for each mission the step whose answers trainings get: the newest one
+// up to the promoted step or, if all are newer, the first. last is the run's last stage.
+func (a *askedSteps) handedOn(last Stage) map[string]askedStep {
+	out := map[string]askedStep{}
+	for mission := range last.Guidance {
+		promoted := last.promoted(mission)
+		for n, steps := range a.steps {
+			if step := steps[mission]; n == 0 || step <= promoted {
+				out[mission] = askedStep{a.epoch, step}
+			}
+		}
+	}
+	return out
 }
 
 // message is a turn of a chat.

@@ -46,7 +46,8 @@ func (g Growing) Append(ctx context.Context, number int, w io.Writer) error {
 			return fault.Wrap(err, "after the stage %d, %s", last.Input, last.Kind)
 		}
 	}
-	if err := next.save(ctx, g.Blobs, g.Manifest.Run); err != nil {
+	next, err := next.save(ctx, g.Blobs, g.Manifest.Run)
+	if err != nil {
 		return err
 	}
 	return g.write(ctx, next, w)
@@ -120,12 +121,13 @@ func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 	s.Totals = s.Totals.Clone()
 	out := &lessons{ctx: ctx, blobs: g.Blobs, run: m.Run, input: s.Input, files: map[string]*object{},
 		count: map[string]int{}}
-	at := s.Epoch*s.Tickets + s.From
+	at := s.Epoch * s.Tickets
+	nextTicket, stop := iter.Pull2(ticketsOf(ctx, g.Blobs, m, orderKey(m.Run), Span{at + s.From, at + s.To}))
+	defer stop()
 	err := g.groups(s, func(group Group) error {
 		s.Totals.Add(group)
 		mission := group.ticket.Mission
 		s.addScores(group)
-		at++
 		if group.selection.Teaches != selection.NoLesson {
 			s.Taught++
 		}
@@ -137,16 +139,14 @@ func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 			s.Used[mission] = entryUsage{}
 		}
 		s.Used[mission].count(group)
-		if group.selection.Teaches == selection.NoLesson {
-			return nil
+		t, err, more := nextTicket() // read ahead, in the order of the answers
+		if err == nil && !more {
+			err = fault.New(fault.Corrupt, "the order of the tickets ends within batch %d", s.Batch)
 		}
-		for t, err := range ticketsOf(ctx, g.Blobs, m, orderKey(m.Run), Span{at - 1, at}) {
-			if err != nil {
-				return err
-			}
-			return out.add(mission, caseOf(group, t))
+		if err != nil || group.selection.Teaches == selection.NoLesson {
+			return err
 		}
-		return nil
+		return out.add(mission, caseOf(group, t))
 	})
 	if err := out.finish(err); err != nil {
 		return s, err

@@ -101,7 +101,8 @@ func first(m record.Manifest, b Book) Stage {
 func (f *fixture) write(s Stage) []string {
 	f.t.Helper()
 	var b bytes.Buffer
-	f.check(s.save(f.t.Context(), f.blobs, testRun))
+	s, err := s.save(f.t.Context(), f.blobs, testRun)
+	f.check(err)
 	f.check(Growing{Blobs: f.blobs, Manifest: f.m}.write(f.t.Context(), s, &b))
 	f.put(record.AppendedKey(testRun, s.Input), b.String())
 	return linesOf(b.String())

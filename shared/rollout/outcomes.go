@@ -11,6 +11,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
@@ -28,6 +29,37 @@ func Stages(ctx context.Context, blobs blob.Store, m record.Manifest) iter.Seq2[
 			}
 		}
 	}
+}
+
+// lastStage returns the number of the last stage that counts in the files of an ended run.
+// A plan that was growing when its run ended may save a stage later: the first call
+// decides, and writes the number down.
+func lastStage(ctx context.Context, blobs blob.Store, m record.Manifest) (int, error) {
+	at := key(m.Run, "end.json")
+	var end struct {
+		Schema int `json:"schema"`
+		Last   int `json:"last"`
+	}
+	err := input.ReadJSON(ctx, blobs, at, &end)
+	if !fault.Is(err, fault.NotFound) {
+		return end.Last, err
+	}
+	end.Schema, end.Last = record.Schema, len(m.Inputs)-1
+	for {
+		_, err := blobs.Stat(ctx, stageKey(m.Run, end.Last+1), "")
+		if fault.Is(err, fault.NotFound) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		end.Last++
+	}
+	if err := create(ctx, blobs, at, encode(end)); err != nil {
+		return 0, err
+	}
+	err = input.ReadJSON(ctx, blobs, at, &end) // of the first call
+	return end.Last, err
 }
 
 // Outcomes yields the outcomes of all members of a run whose output files are written, in

@@ -81,11 +81,16 @@ func (i *importer) whole(mission int) (tickets []int, known int) {
 }
 
 // cutGroups divides tickets in the order of whole into the first ones, at least count if
-// there are so many, and the rest, between two groups.
+// there are so many, and the rest, between two groups. It takes none if
+// the groups are so large that it would be more than half as many again.
 func (i *importer) cutGroups(tickets []int, count int) (first, rest []int) {
 	count = min(count, len(tickets))
+	most := count + count/2
 	for 0 < count && count < len(tickets) && i.facts[tickets[count-1]].group == i.facts[tickets[count]].group {
 		count++
+	}
+	if count > most { // a group is too large to be set aside
+		return nil, tickets
 	}
 	return tickets[:count], tickets[count:]
 }

@@ -8,6 +8,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
@@ -123,9 +124,17 @@ func ReadStage(ctx context.Context, blobs blob.Store, run identity.RunID, number
 	return s, err
 }
 
-// save writes the stage, unless it exists.
-func (s Stage) save(ctx context.Context, blobs blob.Store, run identity.RunID) error {
-	return create(ctx, blobs, stageKey(run, s.Input), record.Encode(s))
+// save writes the stage, unless it exists, and returns the one that stands: the first.
+func (s Stage) save(ctx context.Context, blobs blob.Store, run identity.RunID) (Stage, error) {
+	b := record.Encode(s)
+	if len(b) > maxStage {
+		return s, fault.New(fault.Invalid, "the stage %d of run %s has %d bytes, at most %d are allowed: lower "+
+			"rollout_batch_size or reflection.batch_size", s.Input, run, len(b), maxStage)
+	}
+	if err := create(ctx, blobs, stageKey(run, s.Input), b); err != nil {
+		return s, err
+	}
+	return ReadStage(ctx, blobs, run, s.Input)
 }
 
 // Batches returns how many batches an epoch has.
@@ -169,6 +178,9 @@ func (s Stage) nextBatch(c config.Run) (next Stage, more bool) {
 	next.Reflection, next.Taught, next.Replaced, next.Replaces = nil, 0, 0, false
 	if next.From = s.To; s.To >= s.Tickets {
 		if s.Epoch+1 >= c.RolloutOf().Epochs {
+			return next, false
+		}
+		if s.Tickets == 0 {
 			return next, false
 		}
 		if !s.Learnt {

@@ -63,18 +63,23 @@ func readVersion(ctx context.Context, blobs blob.Store, key string) (b []byte, v
 	return b, info.Version, fault.Wrap(err, "read %s", key)
 }
 
-// NewestStep returns the newest step of a mission's guidance that ReadStep finds. NotFound
-// means that there is none.
-func NewestStep(ctx context.Context, blobs blob.Store, run identity.RunID, mission string) (int, error) {
-	for _, prefix := range []string{
-		record.OutputKey(run, "guidance/"+mission+"/step-"), key(run, "guidance/"+mission+"/"),
-	} {
-		newest, err := newest(ctx, blobs, prefix)
-		if err != nil || newest >= 0 {
-			return newest, err
-		}
+// NewestStep returns the newest step of a mission's guidance that ReadStep finds: of an
+// ended run among its files, else that of the stage of the plan's last object, -1 without
+// one. NotFound means that there is none.
+func NewestStep(ctx context.Context, blobs blob.Store, run identity.RunID, mission string, last int) (int, error) {
+	found, err := newest(ctx, blobs, record.OutputKey(run, "guidance/"+mission+"/step-"))
+	if err != nil || found >= 0 {
+		return found, err
 	}
-	return 0, fault.New(fault.NotFound, "the mission %.64q of run %s has no guidance yet", mission, run)
+	none := fault.New(fault.NotFound, "the mission %.64q of run %s has no guidance yet", mission, run)
+	if last < 0 {
+		return 0, none
+	}
+	s, err := ReadStage(ctx, blobs, run, last)
+	if step, known := s.Guidance[mission]; known || err != nil {
+		return step, err
+	}
+	return 0, none
 }
 
 // newest returns the highest number of the objects <prefix><number>.json, or -1.
@@ -245,7 +250,7 @@ func guidanceKey(run identity.RunID, mission string, step int) string {
 }
 
 // saveGuidance writes a step of a mission's guidance, create-only. A step that exists with
-// other bytes is a Conflict: another step was made from the one before (I7).
+// other bytes is Corrupt, which ends the run: two steps were made from one (I7).
 func saveGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, g guidance.Guidance) error {
 	at, b := guidanceKey(run, g.Mission, g.Step), g.Encode()
 	_, err := blobs.Put(ctx, at, bytes.NewReader(b), blob.PutOptions{CreateOnly: true})
@@ -254,7 +259,7 @@ func saveGuidance(ctx context.Context, blobs blob.Store, run identity.RunID, g g
 	}
 	have, err := input.ReadObject(ctx, blobs, at, maxStage)
 	if err == nil && !bytes.Equal(have, b) {
-		err = fault.New(fault.Conflict, "step %d of the guidance of %s exists with another content", g.Step, g.Mission)
+		err = fault.New(fault.Corrupt, "step %d of the guidance of %s exists with another content", g.Step, g.Mission)
 	}
 	return err
 }

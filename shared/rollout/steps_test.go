@@ -122,10 +122,10 @@ func TestAPromotionThatFailedIsRepeated(t *testing.T) {
 func TestNewestStepCountsByNumber(t *testing.T) {
 	t.Parallel()
 	b := steps(t, 11)
-	if n, err := rollout.NewestStep(t.Context(), b, promotedRun, "m"); n != 11 || err != nil {
+	if n, err := rollout.NewestStep(t.Context(), b, promotedRun, "m", -1); n != 11 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	if _, err := rollout.NewestStep(t.Context(), b, promotedRun, "other"); !fault.Is(err, fault.NotFound) {
+	if _, err := rollout.NewestStep(t.Context(), b, promotedRun, "other", -1); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a mission without guidance: %v", err)
 	}
 }

@@ -38,11 +38,11 @@ func (b *builder) viewerGrants() []grant {
 	)
 }
 
-// operatorGrants returns the statements that submit, pause, resume and stop need
+// operatorGrants returns the statements that submit, pause, resume, stop and promote need
 // in addition to viewerGrants.
 func (b *builder) operatorGrants() []grant {
 	return join(
-		b.putObjects(record.PromptsPrefix),
+		b.putObjects(record.PromptsPrefix, record.RunsPrefix+"*/guidance/"),
 		b.invokeFunctions(submit), // if the event of an uploaded file is late
 		b.writeDocuments(others),
 		b.sendMessages(host.CoordinateQueue),

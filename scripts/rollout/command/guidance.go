@@ -108,12 +108,25 @@ func (r *rolloutRun) step(ctx context.Context, mission string, step int) (guidan
 	if !fault.Is(err, fault.NotFound) {
 		return g, err
 	}
-	newest, err := rollout.NewestStep(ctx, blobs, run, mission)
+	newest, err := r.newest(ctx, mission)
 	if err != nil {
 		return g, r.early(err)
 	}
 	return g, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("mission %s has no step %d", mission, step),
 		Remedy: fmt.Sprintf("name a step from 0 to %d", newest)}
+}
+
+// newest returns the newest step of a mission's guidance.
+func (r *rolloutRun) newest(ctx context.Context, mission string) (int, error) {
+	var plan record.Plan
+	if _, _, err := host.Load(ctx, r.Ports.Docs, record.PlanKey(r.manifest.Run), &plan); err != nil {
+		return 0, err
+	}
+	last := -1
+	if plan.Appended != nil {
+		last = plan.Appended.Input
+	}
+	return rollout.NewestStep(ctx, r.Ports.Blobs, r.manifest.Run, mission, last)
 }
 
 // present returns the promoted guidance of a mission or, while the run has not ended, the newest one.
@@ -123,7 +136,7 @@ func (r *rolloutRun) present(ctx context.Context, mission string) (g guidance.Gu
 	if !fault.Is(err, fault.NotFound) {
 		return g, true, err
 	}
-	newest, err := rollout.NewestStep(ctx, blobs, run, mission)
+	newest, err := r.newest(ctx, mission)
 	if err != nil {
 		return g, false, r.early(err)
 	}

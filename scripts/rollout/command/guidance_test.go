@@ -68,6 +68,8 @@ func TestGuidanceOfARunningRolloutIsTheNewestStep(t *testing.T) {
 	} {
 		f.put(record.WorkPrefix+string(runA)+"/rollout/guidance/refunds/00000"+string(rune('0'+step))+".json", text)
 	}
+	f.save(record.PlanKey(runA), record.Plan{Schema: 1, Appended: &record.Appended{Input: 4}})
+	f.put(record.WorkPrefix+string(runA)+"/rollout/stage/000004.json", `{"schema":1,"guidance":{"refunds":1}}`)
 	check(t, f.rollout("guidance", "show", "x"), 0, "mission refunds, step 1\n")
 	check(t, f.rollout("guidance", "diff", "x"), 0, "mission refunds, steps 0..1\n-  1. A.\n")
 	check(t, f.rollout("guidance", "promote", "x", "--step", "0"), 1, "", "has not ended", "rollout status")

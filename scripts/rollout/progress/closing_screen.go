@@ -15,6 +15,7 @@ import (
 
 	"rollout/functions/status"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -35,6 +36,8 @@ func (e *OutcomeError) Error() string { return e.text }
 func Outcome(s status.Status, path func(key string) string) error {
 	text := ""
 	switch {
+	case s.Phase.Succeeded() && s.Items.Total == 0 && s.Kind == config.KindRollout:
+		text = fmt.Sprintf("run %s has no tickets (its input has no lines)", s.Run)
 	case s.Phase.Succeeded() && s.Items.Total == 0:
 		text = fmt.Sprintf("run %s has no items (its input has no lines)", s.Run)
 	case s.Phase.Succeeded():

@@ -262,6 +262,9 @@ func (r *reader) reflections(ctx context.Context) error {
 			}
 		}
 	}
+	if r.Manifest.Config.Reflection == nil { // the run has no such file
+		return nil
+	}
 	err := rows(ctx, r, rollout.ReflectionFile, r.changes.add)
 	for _, c := range r.changes.list() {
 		for _, t := range c.Tickets {

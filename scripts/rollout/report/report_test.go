@@ -324,3 +324,23 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportMetric(float64(n), "page-bytes")
 	b.ReportMetric(float64(<-peak)/(1<<20), "peak-MiB")
 }
+
+// TestPageOfARunWithoutReflection has a run that writes no file about reflections.
+func TestPageOfARunWithoutReflection(t *testing.T) {
+	t.Parallel()
+	blobs := saved(t, reporttest.Size{Tickets: 20})
+	for _, name := range []string{rollout.ReflectionFile, rollout.CandidatesFile} {
+		if err := blobs.Delete(t.Context(), record.OutputKey(run, name), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := reporttest.Manifest(run)
+	m.Config.Reflection = nil
+	var page bytes.Buffer
+	if err := report.Write(t.Context(), &page, report.Run{Blobs: blobs, Manifest: m}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "Reflection 1") {
+		t.Error("the page shows a reflection")
+	}
+}

@@ -7,8 +7,6 @@
 //	                                                        ├─ Decide ─▶ accepted or why not
 //	pairs of tickets disjoint from it ▶ Compare ─▶ Verdict ─┘
 //
-//	scores of several candidates ────▶ Pareto ──▶ those that are best on some ticket
-//
 // Compare asks, in this order, whether there are enough tickets, whether the mean score
 // rose, whether chance explains the rise, and whether too many right answers became
 // wrong. Chance is judged by a test that is exact for the question that matters most:

@@ -73,7 +73,7 @@ func Manifest(id identity.RunID) record.Manifest {
 	return record.Manifest{Schema: record.Schema, Run: id, Name: "refunds", Kind: "rollout",
 		CreatedAt: ended.Add(-time.Minute), ModelURI: "clerk", Pool: "default",
 		Inputs: []record.Input{{Key: "prompts/refunds.jsonl", Version: "v", Size: 1}},
-		Config: config.Run{Missions: []config.Mission{{Name: Mission}}}}
+		Config: config.Run{Missions: []config.Mission{{Name: Mission}}, Reflection: &config.Reflection{}}}
 }
 
 var ended = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
