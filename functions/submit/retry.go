@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -77,6 +78,10 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	if len(parent.Config.Judges()) > 0 {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s has a judge, and the plan of its retry can't grow "+
 			"by what the judge would read", parent.Run), Remedy: "submit the lines of the failed items as a run of their own"}
+	}
+	if parent.Kind == config.KindRollout {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s is a rollout, and the batches after a failed item "+
+			"followed from it", parent.Run), Remedy: "submit the tickets that failures.jsonl names as a run of their own"}
 	}
 	if !k.Retries || len(parent.Roles) > 0 {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)

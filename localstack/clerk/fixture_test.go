@@ -176,6 +176,15 @@ func (b *bench) run() record.Rollout {
 	return b.publish()
 }
 
+// wantRefused checks that the run asks nothing and ends with an error that says why.
+func (b *bench) wantRefused(why string) {
+	b.Helper()
+	_, err := b.appendStage(b.bucket, 1, plainly)
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), why) {
+		b.Errorf("the first stage fails with %v, not because %s", err, why)
+	}
+}
+
 // stage appends a stage and answers its lines. more is false if there are none.
 func (b *bench) stage(blobs blob.Store, number int, w func(io.Writer) io.Writer) (more bool) {
 	b.Helper()

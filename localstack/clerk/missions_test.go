@@ -147,9 +147,10 @@ func TestGroupsStayInOnePool(t *testing.T) {
 	}
 }
 
-// TestGroupsTooLargeAreNotCompared has two groups of 60 tickets: one fills the gate, and
-// what is left does not fill the confirmation, so that nothing could ever be accepted.
-func TestGroupsTooLargeAreNotCompared(t *testing.T) {
+// TestGroupsTooLargeForAGateAreRefused has a group of 100 tickets and one of 20: one fills
+// the gate, and what is left does not fill the confirmation, so that nothing could ever be
+// accepted.
+func TestGroupsTooLargeForAGateAreRefused(t *testing.T) {
 	t.Parallel()
 	c, _ := small(t)
 	c.Answer.Verdicts = nil
@@ -159,11 +160,8 @@ func TestGroupsTooLargeAreNotCompared(t *testing.T) {
 		lines.Write(append(record.Encode(map[string]any{"group_id": fmt.Sprintf("g%d", i/100), "content": content,
 			"label": fmt.Sprintf("%s %d", label, i)}), '\n'))
 	}
-	b := newBench(t, c, lines.String(), clerks(t))
-	b.run()
-	if p := b.stages()[0].Pools["refunds"]; p.Known != 120 || p.Gate.Len()+p.Confirm.Len() != 0 {
-		t.Errorf("the pools are %+v", p)
-	}
+	newBench(t, c, lines.String(), clerks(t)).wantRefused(
+		"mission refunds has 120 tickets with a known outcome: their groups, which stay whole, are too large")
 }
 
 // TestGradersTakeThePlaceOfLabels compares by the scores of a grader.
@@ -189,11 +187,21 @@ func TestGradersTakeThePlaceOfLabels(t *testing.T) {
 	}
 }
 
-// TestFewLabelsAreNotCompared has fewer labelled tickets than a comparison needs: each plan
-// that keeps to the rules is accepted, which its record says, and the best step is promoted.
-func TestFewLabelsAreNotCompared(t *testing.T) {
+// TestTooFewLabelsForAGateAreRefused has fewer labelled tickets than a gate and its
+// confirmation need. A run that went on without a gate would take any plan.
+func TestTooFewLabelsForAGateAreRefused(t *testing.T) {
 	t.Parallel()
 	c, _ := small(t)
+	newBench(t, withMissions(c, "m"), deskTickets("m", 80, 60), clerks(t)).wantRefused(
+		"mission m has 60 tickets with a known outcome: the gate and its confirmation need")
+}
+
+// TestWithoutGateTheBestStepIsPromoted takes each plan that keeps to the rules, which its
+// record says.
+func TestWithoutGateTheBestStepIsPromoted(t *testing.T) {
+	t.Parallel()
+	c, _ := small(t)
+	c.Gate.Off = true
 	b := newBench(t, withMissions(c, "m"), deskTickets("m", 80, 60), clerks(t))
 	sum := b.run()
 	if g := b.stages()[0].Pools["m"].Gate; g.Len() != 0 || sum.Accepted == 0 {

@@ -36,7 +36,7 @@ rollout_batch_size = 12
 batch_size = 4
 candidates = %d
 [gate]
-share = 0.8
+share = 0.6
 holdout_share = 0
 tickets = 10
 min_tickets = 10
@@ -109,7 +109,7 @@ func TestNullModelIsRarelyAccepted(t *testing.T) {
 			t.Parallel()
 			won, accepted, reflections, compared := 0, 0, 0, 0
 			for seed := range seeds {
-				b := newBench(t, runConfig(t, fmt.Sprintf(nullConfig, seed, candidates)), coins(26), guesser)
+				b := newBench(t, runConfig(t, fmt.Sprintf(nullConfig, seed, candidates)), coins(34), guesser)
 				sum := b.run()
 				reflections, accepted = reflections+sum.Reflections, accepted+sum.Accepted
 				for _, r := range b.reflections() {
@@ -142,7 +142,7 @@ func TestWithoutAGateNoiseIsAccepted(t *testing.T) {
 	t.Parallel()
 	c := runConfig(t, fmt.Sprintf(nullConfig, 1, 1))
 	c.Gate.Off = true
-	b := newBench(t, c, coins(26), guesser)
+	b := newBench(t, c, coins(34), guesser)
 	sum := b.run()
 	if sum.Accepted != sum.Reflections || sum.Accepted == 0 {
 		t.Errorf("%d of %d reflections are accepted", sum.Accepted, sum.Reflections)

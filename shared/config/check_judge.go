@@ -50,7 +50,7 @@ func (g Grade) checkJudge(c *checker, at string) {
 	if g.Request == nil {
 		return
 	}
-	if slices.Contains([]string{"completions", "embeddings", "rerank", "score"}, g.Request.Endpoint) {
+	if !takesChats(g.Request.Endpoint) {
 		c.add(at+".request.endpoint", "a judge answers a chat: use \"chat\" or \"responses\", or a path of one of them")
 	}
 	if g.Request.System != "" {

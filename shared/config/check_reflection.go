@@ -17,7 +17,26 @@ func (r Run) checkReflection(c *checker, at string) {
 		return
 	}
 	r.Reflection.check(c, under(at, "reflection"))
+	r.checkEntries(c, at)
 	r.GateOf().check(c, under(at, "gate"), r.Reflection.Candidates)
+}
+
+// checkEntries refuses entries that no plan could keep.
+func (r Run) checkEntries(c *checker, at string) {
+	l := r.Reflection
+	for i, m := range r.Missions[:min(len(r.Missions), maxMissions)] {
+		field := element(under(at, "mission"), i) + ".entries"
+		if len(m.Entries) > l.MaxEntries && len(m.Entries) <= maxEntries {
+			c.add(field, "has %d entries, and reflection.max_entries is %d: raise it, or join some", len(m.Entries),
+				l.MaxEntries)
+		}
+		for j, e := range m.Entries[:min(len(m.Entries), maxEntries)] {
+			if len(e) > l.MaxEntryBytes && len(e) <= maxText {
+				c.add(element(field, j), "has %d bytes, and reflection.max_entry_bytes is %d: raise it, or shorten the entry",
+					len(e), l.MaxEntryBytes)
+			}
+		}
+	}
 }
 
 func (r Reflection) check(c *checker, at string) {
@@ -31,6 +50,9 @@ func (r Reflection) check(c *checker, at string) {
 		c.add(at+".sampling.seed", "does not apply: each request of a reflection has a seed made from rollout.seed")
 	}
 	r.Request.check(c, at+".request", false)
+	if r.Request != nil && !takesChats(r.Request.Endpoint) {
+		c.add(at+".request.endpoint", "a reflection is a chat: use \"chat\" or \"responses\", or a path of one of them")
+	}
 	c.integer(at+".candidates", &r.Candidates, 1, maxCandidates, "")
 	c.integer(at+".max_entries", &r.MaxEntries, 1, maxEntries, "")
 	c.integer(at+".max_entry_bytes", &r.MaxEntryBytes, 20, maxText, "")
@@ -60,7 +82,7 @@ func (g Gate) check(c *checker, at string, candidates int) {
 	}
 	c.float(at+".min_gain", &g.MinGain, atLeast(0), atMost(1))
 	c.float(at+".max_broken", &g.MaxBroken, atLeast(0), atMost(1))
-	if float64(g.Resamples+1)*g.Alpha < float64(candidates) {
+	if g.Alpha > 0 && float64(g.Resamples+1)*g.Alpha < float64(candidates) {
 		c.add(at+".resamples", "is too low for an alpha of %v over %d candidates: set at least %v", g.Alpha, candidates,
 			float64(candidates)/g.Alpha)
 	}

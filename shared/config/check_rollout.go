@@ -38,16 +38,23 @@ func (r Run) checkRollout(c *checker, at string) {
 				"a rollout has no judges in this version: use another kind of grader, such as %q", GradeHTTP)
 		}
 	}
-	for _, f := range []optionalKey{
-		{"input.dialect", r.Input.Dialect != ""},
-		{"dedupe", r.Dedupe != Dedupe{}},
-		{"sampling.n", r.Sampling.N != nil},
-		{"sampling.seed", r.Sampling.Seed != nil},
-		{"shard.items", r.Shard.Items != DefaultShard().Items},
+	for _, f := range []struct {
+		optionalKey
+		remedy string
+	}{
+		{optionalKey{"input.dialect", r.Input.Dialect != ""}, "its lines are tickets: remove it"},
+		{optionalKey{"dedupe", r.Dedupe != Dedupe{}}, "each answer has a seed of its own: remove the table"},
+		{optionalKey{"sampling.n", r.Sampling.N != nil}, "set decode.samples in its place"},
+		{optionalKey{"sampling.seed", r.Sampling.Seed != nil}, "set rollout.seed or decode.seed in its place"},
+		{optionalKey{"shard.items", r.Shard.Items != DefaultShard().Items}, "set runner.parallelism in its place"},
 	} {
 		if f.set {
-			c.add(under(at, f.name), "does not apply to a rollout: use [[decode]] and [runner] in its place")
+			c.add(under(at, f.name), "does not apply to a rollout: %s", f.remedy)
 		}
+	}
+	if r.Request != nil && !takesChats(r.Request.Endpoint) {
+		c.add(under(at, "request.endpoint"),
+			"tickets are asked as chats: use \"chat\" or \"responses\", or a path of one of them")
 	}
 }
 
@@ -81,7 +88,7 @@ func checkMissions(c *checker, at string, missions []Mission) {
 	var names []string
 	for i, m := range missions {
 		field := element(at, i)
-		c.label(field+".name", m.Name, maxGraderName, "-_")
+		c.label(field+".name", m.Name, maxGraderName, "_")
 		if m.Name != "" && slices.Contains(names, m.Name) {
 			c.add(field+".name", "%s is the name of an earlier mission: give each its own", quote(m.Name))
 		}
@@ -141,7 +148,16 @@ func (a Answer) check(c *checker, at string) {
 		if strings.TrimSpace(v) == "" {
 			c.add(element(at+".verdicts", i), "is empty: remove it")
 		}
+		if slices.ContainsFunc(a.Verdicts[:i], func(w string) bool { return a.same(v, w) }) {
+			c.add(element(at+".verdicts", i), "%s is in the list before: remove it", quote(v))
+		}
 	}
+}
+
+// same reports whether two verdicts are equal, as answers are compared.
+func (a Answer) same(v, w string) bool {
+	v, w = strings.TrimSpace(v), strings.TrimSpace(w)
+	return v == w || a.IgnoreCase && strings.ToLower(v) == strings.ToLower(w)
 }
 
 func (r Run) checkRunner(c *checker, at string) {

@@ -36,6 +36,11 @@ type Request struct {
 // AnyModel is the name in Request.BodyModel that stands for all models.
 const AnyModel = "*"
 
+// takesChats reports whether an endpoint may answer chats: a path may.
+func takesChats(endpoint string) bool {
+	return !slices.Contains([]string{"completions", "embeddings", "rerank", "score"}, endpoint)
+}
+
 // Endpoints are the names of Request.Endpoint.
 func Endpoints() []string {
 	return []string{"chat", "completions", "responses", "embeddings", "rerank", "score"}
@@ -147,7 +152,7 @@ func (r *Request) check(c *checker, at string, secrets bool) {
 		c.add(at+".max_tokens_field", "%s is not a name for the longest answer: use max_completion_tokens, "+
 			"max_output_tokens or the like", quote(r.MaxTokensField))
 	}
-	if r.System != "" && slices.Contains([]string{"completions", "embeddings", "rerank", "score"}, r.Endpoint) {
+	if r.System != "" && !takesChats(r.Endpoint) {
 		c.add(at+".system", "%s has no system message: set endpoint to \"chat\" or \"responses\", or remove it",
 			quote(r.Endpoint))
 	}

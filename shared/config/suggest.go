@@ -16,8 +16,9 @@ func shorten(s string) string { return text.Truncate(s, maxQuoted, "…") }
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // suggest returns the known path that an unknown key of a table most likely
-// means: the nearest spelling in that table, else the same name in another table that is
-// in no list: the one that is the least deep. It returns "" without a good match.
+// means: the nearest spelling in that table, or the only name there that ends in the key,
+// else the same name in another table that is in no list: the one that is the least deep.
+// It returns "" without a good match.
 func suggest(known []string, table, key string) string {
 	table = withoutIndexes(table)
 	var here, elsewhere []string
@@ -31,6 +32,10 @@ func suggest(known []string, table, key string) string {
 	}
 	if name := nearest(here, key); name != "" {
 		return name
+	}
+	longer := slices.DeleteFunc(here, func(name string) bool { return !strings.HasSuffix(name, "_"+key) })
+	if len(longer) == 1 {
+		return longer[0]
 	}
 	depth := func(path string) int { return strings.Count(path, ".") }
 	slices.SortStableFunc(elsewhere, func(a, b string) int { return depth(a) - depth(b) })

@@ -62,7 +62,7 @@ type publisher struct {
 	// measured has how each mission's guidance did on its holdout, by step.
 	measured map[string]map[int]Measure
 	handedOn map[string]askedStep // by mission: whose answers trainings get
-	replaced map[int]int      // tickets that took the place of others, by epoch
+	replaced map[int]int          // tickets that took the place of others, by epoch
 	out      record.Rollout
 	refused  int // invalid lines
 }
@@ -235,7 +235,7 @@ func (p *publisher) groupRows(g Group) error {
 	for n, m := range g.members {
 		d := draw{m.id, of, m.Decode, m.Sample, m.Seed}
 		if cause := g.parsed[n].Cause; cause != "" {
-			if err := p.row(FailuresFile, Failure{d, cause, m.message, m.text}); err != nil {
+			if err := p.row(FailuresFile, Failure{d, cause, m.message, m.score, m.text, m.usage}); err != nil {
 				return err
 			}
 			continue

@@ -90,7 +90,10 @@ func Import(ctx context.Context, blobs blob.Store, m record.Manifest, from recor
 		}
 	}
 	b := Book{Refused: bytes.Count(i.refused.Bytes(), []byte{'\n'})}
-	answered, aside := i.setAside(&b)
+	answered, aside, err := i.setAside(&b)
+	if err != nil {
+		return b, err
+	}
 	if err := create(ctx, blobs, poolKey(m.Run), appendPlaces(nil, aside)); err != nil {
 		return b, err
 	}

@@ -257,6 +257,9 @@ func (t *Totals) Add(g Group) {
 		t.Review++
 	}
 	if s.Member < 0 {
+		if g.label != "" && g.failures()[selection.Unparsable] > 0 { // it was answered, and not rightly
+			t.Labelled++
+		}
 		return
 	}
 	t.Selected++

@@ -88,18 +88,24 @@ func TestFailedMemberFailsNoTicket(t *testing.T) {
 	}
 }
 
-func TestTicketWithoutAnAnswerIsReviewed(t *testing.T) {
+// TestTicketWithoutAVerdictIsReviewed checks that one which was answered counts as not
+// right, and that one which was never answered does not count.
+func TestTicketWithoutAVerdictIsReviewed(t *testing.T) {
 	t.Parallel()
-	g, err := groupOf(t, config.Run{}, "yes", answer{class: fault.Timeout}, answer{text: ""})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var totals Totals
-	totals.Add(g)
-	if g.selection.Member != -1 || g.selection.Review != selection.NoAnswer || totals.Selected != 0 ||
-		totals.Review != 1 ||
-		totals.Labelled != 0 {
-		t.Errorf("%+v, %+v", g.selection, totals)
+	for _, c := range []struct {
+		second   answer
+		labelled int
+	}{{answer{text: ""}, 1}, {answer{class: fault.Engine}, 0}} {
+		g, err := groupOf(t, config.Run{}, "yes", answer{class: fault.Timeout}, c.second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var totals Totals
+		totals.Add(g)
+		if g.selection.Member != -1 || g.selection.Review != selection.NoAnswer || totals.Selected != 0 ||
+			totals.Review != 1 || totals.Labelled != c.labelled || totals.Right != 0 {
+			t.Errorf("%+v, %+v", g.selection, totals)
+		}
 	}
 }
 

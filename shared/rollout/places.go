@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"iter"
+
+	"golang.org/x/sync/errgroup"
+
 	"rollout/shared/blob"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // place is where a ticket stands: a record of the order, of placeSize bytes, all LE.

@@ -3,7 +3,12 @@ package rollout
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
+
+	"rollout/shared/config"
+	"rollout/shared/fault"
 )
 
 // Pools are the tickets of a mission that no epoch answers: positions in the book's pool.
@@ -18,11 +23,13 @@ type Pools struct {
 // setAside divides the tickets into those that epochs answer and those that are set aside,
 // and notes the latter in the book. Tickets of one group stay together, so that what is
 // learnt from one is not measured on another: a group is set aside only if the outcomes of
-// all its tickets are known. A mission whose tickets do not fill both comparisons has none.
-func (i *importer) setAside(b *Book) (answered, aside []place) {
+// all its tickets are known. A mission without a known outcome has nothing to compare. One
+// whose known outcomes do not fill both comparisons is Invalid: it could never accept
+// anything, and to go on without them would accept everything.
+func (i *importer) setAside(b *Book) (answered, aside []place, err error) {
 	c := i.run.Config
 	if c.Reflection == nil {
-		return i.places, nil
+		return i.places, nil, nil
 	}
 	b.Pools = map[string]Pools{}
 	taken := make([]bool, len(i.places))
@@ -36,13 +43,14 @@ func (i *importer) setAside(b *Book) (answered, aside []place) {
 	for n, mission := range c.Missions {
 		rest, known := i.whole(n)
 		p, g := Pools{Known: known}, c.GateOf()
-		half, need := int(g.Share*float64(known)/2), ruleOf(c, c.Reflection.Candidates, 0).MinTickets()
-		if c.Gated() && half >= need {
+		if c.Gated() && known > 0 {
+			half, need := int(g.Share*float64(known)/2), ruleOf(c, c.Reflection.Candidates, 0).MinTickets()
 			gate, left := i.cutGroups(rest, half)
 			confirm, left := i.cutGroups(left, half)
-			if len(confirm) >= need {
-				p.Gate, p.Confirm, rest = put(gate), put(confirm), left
+			if min(len(gate), len(confirm)) < need {
+				return nil, nil, tooFewKnown(mission.Name, known, need, g)
 			}
+			p.Gate, p.Confirm, rest = put(gate), put(confirm), left
 		}
 		holdout, _ := i.cutGroups(rest, int(g.HoldoutShare*float64(known)))
 		p.Holdout = put(holdout)
@@ -53,7 +61,21 @@ func (i *importer) setAside(b *Book) (answered, aside []place) {
 			answered = append(answered, p)
 		}
 	}
-	return answered, aside
+	return answered, aside, nil
+}
+
+// tooFewKnown is the fault of a mission whose known outcomes do not fill two comparisons of
+// need tickets each.
+func tooFewKnown(mission string, known, need int, g config.Gate) error {
+	enough := int(math.Ceil(2 * float64(need) / g.Share))
+	why := fmt.Sprintf("the gate and its confirmation need %d tickets each, so about %d with gate.share = %v", need,
+		enough, g.Share)
+	if known >= enough {
+		why = fmt.Sprintf("their groups, which stay whole, are too large for a gate and a confirmation of %d tickets each",
+			need)
+	}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("mission %s has %d tickets with a known outcome: %s", mission,
+		known, why), Remedy: "add tickets with labels, lower gate.min_tickets, or set gate.off = true to take every plan"}
 }
 
 // whole returns the tickets of a mission's groups of which all outcomes are known, in an

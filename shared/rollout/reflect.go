@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+
 	"rollout/shared/blob"
 	"rollout/shared/core/guidance"
 	"rollout/shared/dialect"
 	"rollout/shared/jsonl"
-	"slices"
 )
 
 // reflect begins a reflection of a mission.

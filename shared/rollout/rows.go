@@ -56,9 +56,11 @@ type Trajectory struct {
 // Failure is a row of FailuresFile about a member. Rows about an invalid line are Refused.
 type Failure struct {
 	draw
-	Cause   string `json:"cause"`
-	Message string `json:"message,omitempty"`
-	Text    string `json:"completion,omitempty"` // of an answer without a verdict
+	Cause   string          `json:"cause"`
+	Message string          `json:"message,omitempty"`
+	Score   *float64        `json:"score"`                // 0 for an answer without a verdict, null without an answer
+	Text    string          `json:"completion,omitempty"` // of an answer without a verdict
+	Usage   json.RawMessage `json:"usage,omitempty"`
 }
 
 // Selected is a row of SelectionsFile and of ReviewFile.

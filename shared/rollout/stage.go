@@ -215,8 +215,8 @@ type Totals struct {
 	Selected  int     `json:"selected"`
 	Agreement float64 `json:"agreement_sum"`
 	Review    int     `json:"review"`
-	// Labelled is how many of the selected tickets have a label, and Right how many of
-	// these have it as their verdict.
+	// Labelled is how many tickets with a label were answered, and Right how many of these
+	// have it as their verdict: one whose answers say no verdict is not right.
 	Labelled int `json:"labelled"`
 	Right    int `json:"right"`
 	// Scored is how many members have a score, and Score the sum of the scores.

@@ -101,6 +101,9 @@ func (t *Ticket) check(missions []config.Mission, hasContent bool) error {
 	case t.Mission == "" && len(missions) == 1:
 		t.Mission = missions[0].Name
 	}
+	if t.Mission == "" {
+		return fault.New(fault.Invalid, "it has no mission: name one of the %d in the config", len(missions))
+	}
 	if !slices.ContainsFunc(missions, func(m config.Mission) bool { return m.Name == t.Mission }) {
 		return fault.New(fault.Invalid, "its mission %.64q has no table [[mission]] in the config", t.Mission)
 	}

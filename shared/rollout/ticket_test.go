@@ -93,7 +93,7 @@ func TestLinesThatAreNoTicketsAreRefused(t *testing.T) {
 			"it has both content and messages"},
 		{"messages that are not a list", `{"group_id":"g","mission":"spam","messages":{}}`, "its messages are not a list"},
 		{"messages without one", `{"group_id":"g","mission":"spam","messages":[ ]}`, "its messages are an empty list"},
-		{"no mission of two", `{"group_id":"g","content":"c"}`, `its mission "" has no table [[mission]]`},
+		{"no mission of two", `{"group_id":"g","content":"c"}`, "it has no mission: name one of the 2 in the config"},
 		{"an unknown mission", `{"group_id":"g","mission":"Spam","content":"c"}`,
 			`its mission "Spam" has no table [[mission]]`},
 		{"nested too deep", `{"group_id":"g","mission":"spam","content":"c","x":` + strings.Repeat("[", 5000) +

@@ -220,17 +220,24 @@ func (e *Env) printGuidance(g guidance.Guidance, promoted, later bool) error {
 	}
 	for n, entry := range g.Entries {
 		fmt.Fprintf(&b, "%3d. %s\n", n+1, progress.SanitizeLine(entry.Text, guidanceColumns))
-		fmt.Fprintf(&b, "     %s\n", colours.in(cyan, entryHistory(entry)))
+		fmt.Fprintf(&b, "     %s\n", colours.in(cyan, entryHistory(entry, g.Step)))
 	}
 	_, err := e.Out.Write([]byte(b.String()))
 	return err
 }
 
-// entryHistory says how an entry has fared: "since step 1; named by 258 right and 10 wrong answers, last in step 2".
-func entryHistory(entry guidance.Entry) string {
+// entryHistory says how an entry had fared when the step was made: "since step 1; named by 258 right and 10 wrong
+// answers, last in step 2".
+func entryHistory(entry guidance.Entry, step int) string {
+	if entry.Since == step {
+		if step == 0 {
+			return "from the config"
+		}
+		return fmt.Sprintf("new in step %d", step)
+	}
 	text := fmt.Sprintf("since step %d; ", entry.Since)
 	if entry.Hits+entry.Misses == 0 {
-		return text + "named by no answer yet"
+		return text + fmt.Sprintf("no answer before step %d named it", step)
 	}
 	return text + fmt.Sprintf("named by %s right and %s wrong answers, last in step %d",
 		progress.Count(uint64(entry.Hits)), progress.Count(uint64(entry.Misses)), entry.LastUsed)

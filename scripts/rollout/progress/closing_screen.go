@@ -43,7 +43,7 @@ func Outcome(s status.Status, path func(key string) string) error {
 	case s.Phase.Succeeded():
 		return nil
 	case s.Phase == run.CompletedWithErrors && s.Items.AtFault() == 0 && s.Rollout != nil:
-		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, formatRefused(s.Rollout.Refused),
+		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, counted(s.Rollout.Refused, "invalid line"),
 			path(record.OutputKey(s.Run, rollout.FailuresFile)))
 	case s.Phase == run.CompletedWithErrors:
 		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",

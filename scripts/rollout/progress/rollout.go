@@ -39,11 +39,11 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, Count(uint64(r.Review))+" to review")
 	}
 	if r.Reflections > 0 {
-		parts = append(parts, fmt.Sprintf("%s reflections, %s accepted", Count(uint64(r.Reflections)),
+		parts = append(parts, fmt.Sprintf("%s, %s accepted", counted(r.Reflections, "reflection"),
 			Count(uint64(r.Accepted))))
 	}
 	if r.Refused > 0 {
-		parts = append(parts, formatRefused(r.Refused))
+		parts = append(parts, counted(r.Refused, "invalid line"))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -71,10 +71,10 @@ func FormatMissions(r record.Rollout) (lines []string) {
 
 func formatShare(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
-// formatRefused formats how many lines of the input are invalid.
-func formatRefused(n int) string {
-	if n == 1 {
-		return "1 invalid line"
+// counted formats a number of things: "1 reflection", "3 reflections".
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
 	}
-	return Count(uint64(n)) + " invalid lines"
+	return Count(uint64(n)) + " " + thing
 }

@@ -10,6 +10,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/core/guidance"
+	"rollout/shared/core/selection"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -124,12 +125,11 @@ type answerRow struct {
 
 // failure is a row of failures.jsonl: of an answer, or of an invalid line.
 type failure struct {
-	ID      string `json:"id"`
+	answerRow
 	Line    uint64 `json:"line"`
 	Group   string `json:"group_id"`
 	Cause   string `json:"cause"`
 	Message string `json:"message"`
-	Text    string `json:"completion"`
 }
 
 // read reads the files of a run. NotFound means that it has none: it has not ended.
@@ -277,25 +277,31 @@ func (r *reader) reflections(ctx context.Context) error {
 // trajectories sums up all answers, and keeps those that were selected of the tickets that the page lists.
 func (r *reader) trajectories(ctx context.Context) error {
 	return rows(ctx, r, rollout.TrajectoriesFile, func(row answerRow) {
-		m, ok := r.of(row.Mission)
-		if !ok || min(row.Batch, row.Step) < 0 {
-			return
-		}
-		m.steps.at(row.Step).answer(row)
-		m.batches.at(row.Batch).answer(row)
+		r.answer(row)
 		if _, wanted := r.answers[row.ID]; wanted {
 			r.answers[row.ID] = text.Truncate(row.Text, textBytes, "…")
 		}
 	})
 }
 
-// failed counts the failures by cause, and keeps the first ones.
+// answer sums up an answer.
+func (r *reader) answer(row answerRow) {
+	if m, ok := r.of(row.Mission); ok && min(row.Batch, row.Step) >= 0 {
+		m.steps.at(row.Step).answer(row)
+		m.batches.at(row.Batch).answer(row)
+	}
+}
+
+// failed counts the failures by cause, keeps the first ones, and sums up those that are answers without a verdict.
 func (r *reader) failed(ctx context.Context) error {
 	return rows(ctx, r, rollout.FailuresFile, func(row failure) {
 		r.causes[short(row.Cause)]++
+		if row.Cause == selection.Unparsable {
+			r.answer(row.answerRow)
+		}
 		if len(r.failures) < maxListed {
-			r.failures = append(r.failures, failure{short(row.ID), row.Line, text.Truncate(row.Group, nameBytes, "…"),
-				short(row.Cause), text.Truncate(row.Message, textBytes, "…"), text.Truncate(row.Text, textBytes, "…")})
+			r.failures = append(r.failures, failure{answerRow{ID: short(row.ID), Text: text.Truncate(row.Text, textBytes, "…")},
+				row.Line, text.Truncate(row.Group, nameBytes, "…"), short(row.Cause), text.Truncate(row.Message, textBytes, "…")})
 		}
 	})
 }

@@ -67,11 +67,11 @@ func TestPageShowsTheNumbersOfTheRun(t *testing.T) {
 	page := write(t, saved(t, reporttest.Size{Tickets: 100}))
 	text := textOf(page)
 	for _, want := range []string{
-		"200 tickets, of all epochs 77.5 % accuracy of 200 labelled 94.4 % agreement 0.831 mean score 2 of 3 reflections",
+		"200 tickets, of all epochs 77.5 % accuracy of 200 labelled 94.4 % agreement 0.821 mean score 2 of 3 reflections",
 		"45 to review $1.25 1,234 + 567 tokens",
 		// step, tickets, accuracy, agreement, mean score, holdout, tokens an answer, of prompts, of answers
-		" 0 50 50.0 % 87.5 % 0.625 0.5 of 90 tickets 3 4,000 600 ",
-		" 1 50 80.0 % 95.0 % 0.85 0.625 of 90 tickets 3 4,000 600 ",
+		" 0 50 50.0 % 87.5 % 0.61 0.5 of 90 tickets 3 4,100 615 ",
+		" 1 50 80.0 % 95.0 % 0.829 0.625 of 90 tickets 3 4,100 615 ",
 		" 2 promoted 100 90.0 % 97.5 % 0.925 0.75 of 90 tickets 3 8,000 1,200 ",
 		"Promoted guidance: step 2 Decide on refunds. Be fair. since step 0 Rule 0. since step 1; named by 7 right",
 		// verdict, answers, selected, labels, both

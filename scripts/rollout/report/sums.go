@@ -1,6 +1,9 @@
 package report
 
-import "rollout/shared/rollout"
+import (
+	"rollout/shared/core/selection"
+	"rollout/shared/rollout"
+)
 
 // sums are what is summed up over tickets and their answers.
 type sums struct {
@@ -8,9 +11,9 @@ type sums struct {
 	Review    int // tickets that a person shall look at
 	Selected  int // tickets with a selected verdict
 	Agreement float64
-	Labelled  int // selected verdicts whose ticket has a label
-	Right     int // of these, the ones that equal it
-	Answers   int // with a verdict
+	Labelled  int // tickets with a label that were answered
+	Right     int // of these, the ones whose selected verdict equals it
+	Answers   int // with a verdict, or with none that can be read
 	Scored    int // of these, the ones with a score
 	Score     float64
 	Prompt    int64 // tokens
@@ -24,6 +27,9 @@ func (s *sums) ticket(row rollout.Selected) {
 		s.Review++
 	}
 	if row.Verdict == nil {
+		if row.Label != nil && row.Failed[selection.Unparsable] > 0 { // it was answered, and not rightly
+			s.Labelled++
+		}
 		return
 	}
 	s.Selected++
@@ -37,7 +43,7 @@ func (s *sums) ticket(row rollout.Selected) {
 	}
 }
 
-// answer adds a row of trajectories.jsonl.
+// answer adds a row of trajectories.jsonl, or one of failures.jsonl about an answer that can't be read.
 func (s *sums) answer(row answerRow) {
 	s.Answers++
 	s.Prompt += row.Usage.Prompt

@@ -188,6 +188,8 @@ func (f *files) ticket(epoch, n int) {
 	if n%10 == 9 && epoch == 0 {
 		var miss rollout.Failure
 		miss.ID, miss.Group, miss.Mission = fmt.Sprintf("t%d.e0.d1.s0", n), sel.Group, Mission
+		miss.Batch, miss.Step, miss.Score = sel.Batch, step, new(float64)
+		miss.Usage = []byte(`{"prompt_tokens":20,"completion_tokens":3}`)
 		miss.Cause, miss.Message, miss.Text = "unparsable", "no verdict"+f.text(n), "Hm."+f.text(n)
 		f.row(rollout.FailuresFile, miss)
 		f.row(rollout.FailuresFile, rollout.Refused{Line: uint64(n), Group: sel.Group, Cause: fault.InvalidLine,
