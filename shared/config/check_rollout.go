@@ -157,7 +157,7 @@ func (a Answer) check(c *checker, at string) {
 // same reports whether two verdicts are equal, as answers are compared.
 func (a Answer) same(v, w string) bool {
 	v, w = strings.TrimSpace(v), strings.TrimSpace(w)
-	return v == w || a.IgnoreCase && strings.ToLower(v) == strings.ToLower(w)
+	return v == w || a.IgnoreCase && strings.EqualFold(v, w)
 }
 
 func (r Run) checkRunner(c *checker, at string) {

@@ -49,7 +49,9 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 			may = append(may, s.actions...)
 			switch {
 			case slices.Contains(s.actions, "s3:PutObject"):
-				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-batches/team-a/prompts/*") {
+				const bucket = ":acme-batches/team-a/" // uploads, and the guidance that is promoted
+				if len(s.resources) != 2 || !strings.HasSuffix(s.resources[0], bucket+"prompts/*") ||
+					!strings.HasSuffix(s.resources[1], bucket+"runs/*/guidance/*") {
 					t.Errorf("a %s may put objects to %q", name, s.resources)
 				}
 			case slices.Contains(s.actions, "dynamodb:PutItem"):
