@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"rollout/events"
+	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
@@ -153,7 +154,8 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 		e := run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}
 		return identity.RunID(p.Run), e, nil
 	case events.ShardLost:
-		e := run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}
+		e := run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason,
+			Vanished: p.Reason == string(health.HolderDead)}
 		return identity.RunID(p.Run), e, nil
 	case events.ShardReleased:
 		e := run.Event{Kind: run.ShardReleased, Shard: p.Shard, Allowance: p.Allowance, Spent: p.Spent}

@@ -393,7 +393,7 @@ func Advice(c fault.Class) string {
 	case fault.InputChanged:
 		return "the input was replaced while the run went on: the new file is a run of its own"
 	case fault.WorkerLost:
-		return "its worker vanished, and the run was to fail fast: submit it again"
+		return "a worker vanished, and the run was to fail fast: submit the file again, or without limits.fail_fast"
 	}
 	return "its message says why"
 }

@@ -53,6 +53,42 @@ func TestC27OnlyTheShardsOfALostWorkerMove(t *testing.T) {
 	})
 }
 
+// TestFailFastEndsWithALostWorker has a run that fails fast lose a worker: one that drains
+// hands its shards back, and the run goes on; one that vanishes ends it.
+func TestFailFastEndsWithALostWorker(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		leave         func(*runningWorker)
+		phase, reason string
+	}{
+		{"drains", func(w *runningWorker) { w.Drain("a test") }, "completed", "done"},
+		{"vanishes", func(w *runningWorker) { w.kill() }, "failed", "worker_lost"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			simulated(t, func(t *testing.T, p *system) {
+				p.configure("[shard]\nitems = 4\n[limits]\nfail_fast = true")
+				p.functions()
+				id := p.upload("prompts/x.jsonl", prompts(40))
+				w := setup{engine: newRecordingEngine(after(3 * time.Second)), inFlight: 2}
+				first := p.work(w)
+				p.work(w)
+				p.await("both workers hold shards", func() bool {
+					held := len(p.heldBy(id, first.id))
+					return held > 0 && len(p.heldBy(id, "")) > held
+				})
+				c.leave(first)
+				o := p.awaitEnd(id)
+				o.wantPhase(t, c.phase)
+				if o.Reason != c.reason || o.Completed+o.Failed != 40 || o.Failed != uint64(o.FailedByClass["worker_lost"]) {
+					t.Errorf("it ended for %q with %d answers and %v", o.Reason, o.Completed, o.FailedByClass)
+				}
+			})
+		})
+	}
+}
+
 // heldBy returns the run's shards that a worker holds, or any worker if it is
 // empty.
 func (p *system) heldBy(id identity.RunID, worker string) (held []int) {

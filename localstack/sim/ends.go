@@ -52,6 +52,9 @@ func (s *scenario) checkEnd(ctx context.Context, st run.State, f failures) {
 		// The row of the item that failed may be lost, and an event about an unknown shard
 		// ends such a run, too.
 		may, must = run.ReasonFailFast, f.own > 0 && !s.cfg.Dedupe.Enabled
+		if st.Reason == run.ReasonWorkerLost { // workers are killed and frozen in most worlds
+			may = run.ReasonWorkerLost
+		}
 	}
 	if st.Reason != may && (must || st.Reason != run.ReasonDone) {
 		s.audit.breakf("the run has ended for the reason %s (%s), want %s", st.Reason, st.Message, may)

@@ -128,7 +128,7 @@ type Limits struct {
 	// Failures is the number of engine failures of one item after which the item
 	// fails. Default: 3.
 	Failures int  `toml:"failures" json:"failures,omitempty"`
-	FailFast bool `toml:"fail_fast" json:"fail_fast,omitempty"` // the first failed item stops the run
+	FailFast bool `toml:"fail_fast" json:"fail_fast,omitempty"` // the first failed item or lost worker ends the run
 	// FailedShardsInARow is the number of consecutive shards without an answered
 	// item after which the run pauses; 0 disables it.
 	FailedShardsInARow int `toml:"failed_shards_in_a_row" json:"failed_shards_in_a_row,omitempty"`

@@ -19,7 +19,7 @@ const (
 	CanceledItem Class = "canceled"      // the run was stopped first
 	Budget       Class = "budget"        // the run's budget was used up first
 	Storage      Class = "storage"       // the answer could not be kept
-	WorkerLost   Class = "worker_lost"   // runs with limits.fail_fast only: its worker vanished
+	WorkerLost   Class = "worker_lost"   // runs with limits.fail_fast only: a worker vanished first
 	InputChanged Class = "input_changed" // the input no longer has the planned bytes
 	Diverged     Class = "diverged"      // the loss or a gradient of a training is not finite
 	Pruned       Class = "pruned"        // the run decided that the item's variant is not worth more

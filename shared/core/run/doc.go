@@ -36,7 +36,8 @@
 //     changes nothing. A shard that was never sent is rejected. With
 //     Rules.FailFast the first failed item ends the run.
 //   - ShardLost sends the shard again with the next generation, unless the
-//     message of another generation is in flight by now.
+//     message of another generation is in flight by now. With Rules.FailFast, a loss whose
+//     worker vanished ends the run.
 //   - ShardReleased sends it again at once: its holder gave it back.
 //   - ShardUsedUp has it wait for a larger allowance. A report about an older allowance
 //     changes nothing.

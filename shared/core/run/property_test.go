@@ -188,6 +188,7 @@ func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 		{ReasonExpired, 1, Expired, fault.Expired},
 		{ReasonBudget, 1, OverBudget, fault.Budget},
 		{ReasonFailFast, 1, Failed, fault.CanceledItem},
+		{ReasonWorkerLost, 0, Failed, fault.WorkerLost},
 		{ReasonInputChanged, 1, Failed, fault.InputChanged},
 		{ReasonInputBroken, 1, Failed, fault.CanceledItem},
 	} {

@@ -59,6 +59,7 @@ const (
 	ReasonExpired      Reason = "expired"
 	ReasonBudget       Reason = "budget"
 	ReasonFailFast     Reason = "fail_fast"
+	ReasonWorkerLost   Reason = "worker_lost" // of a run that fails fast
 	ReasonInputChanged Reason = "input_changed"
 	ReasonInputBroken  Reason = "input_broken"
 )
@@ -73,6 +74,8 @@ func (r Reason) Class() fault.Class {
 		return fault.Budget
 	case ReasonInputChanged:
 		return fault.InputChanged
+	case ReasonWorkerLost:
+		return fault.WorkerLost
 	}
 	return fault.CanceledItem
 }
@@ -239,6 +242,7 @@ type Event struct {
 	Kind         EventKind
 	Shard        int
 	Generation   int   // ShardLost: the generation that was judged
+	Vanished     bool  // ShardLost: its worker is gone without a word
 	Allowance    int64 // ShardUsedUp
 	Spent        int64 // ShardUsedUp: the tokens of all its attempts
 	Counts       shard.Counts
@@ -302,7 +306,7 @@ type Rules struct {
 	// worker lists the shards that it claimed before.
 	Settle   time.Duration
 	Tokens   int64 // the token budget; 0: none
-	FailFast bool  // the first failed item ends the run
+	FailFast bool  // the first failed item, or worker that vanishes with a shard, ends the run
 	// FailedShards is how many shards in a row without an answered item pause the
 	// run; 0: off.
 	FailedShards int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -399,7 +400,8 @@ func (s *fixture) news(kind EventKind, args []string, opts map[string]string) er
 		}
 	}
 	for n := lo; n <= hi; n++ {
-		s.pending = append(s.pending, Event{Kind: kind, Shard: n, Generation: gen, Counts: c})
+		s.pending = append(s.pending, Event{Kind: kind, Shard: n, Generation: gen, Counts: c,
+			Vanished: slices.Contains(args, "vanished")})
 	}
 	return nil
 }

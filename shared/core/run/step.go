@@ -190,6 +190,9 @@ func (d *decider) lost(e Event) bool {
 	if known && e.Kind == ShardLost && e.Generation != g {
 		return true
 	}
+	if e.Vanished && d.rules.FailFast {
+		d.end(ReasonWorkerLost, fmt.Sprintf("the worker that held shard %d vanished, and limits.fail_fast is set", e.Shard))
+	}
 	d.toResend.Add(e.Shard)
 	return true
 }
