@@ -17,26 +17,7 @@ func (r Run) checkReflection(c *checker, at string) {
 		return
 	}
 	r.Reflection.check(c, under(at, "reflection"))
-	r.checkEntries(c, at)
 	r.GateOf().check(c, under(at, "gate"), r.Reflection.Candidates)
-}
-
-// checkEntries refuses entries that no plan could keep.
-func (r Run) checkEntries(c *checker, at string) {
-	l := r.Reflection
-	for i, m := range r.Missions[:min(len(r.Missions), maxMissions)] {
-		field := element(under(at, "mission"), i) + ".entries"
-		if len(m.Entries) > l.MaxEntries && len(m.Entries) <= maxEntries {
-			c.add(field, "has %d entries, and reflection.max_entries is %d: raise it, or join some", len(m.Entries),
-				l.MaxEntries)
-		}
-		for j, e := range m.Entries[:min(len(m.Entries), maxEntries)] {
-			if len(e) > l.MaxEntryBytes && len(e) <= maxText {
-				c.add(element(field, j), "has %d bytes, and reflection.max_entry_bytes is %d: raise it, or shorten the entry",
-					len(e), l.MaxEntryBytes)
-			}
-		}
-	}
 }
 
 func (r Reflection) check(c *checker, at string) {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -64,7 +65,8 @@ type publisher struct {
 	handedOn map[string]askedStep // by mission: whose answers trainings get
 	replaced map[int]int          // tickets that took the place of others, by epoch
 	out      record.Rollout
-	refused  int // invalid lines
+	refused  int          // invalid lines
+	encoded  bytes.Buffer // the last row
 }
 
 // lineCount counts the lines that are written through it.
@@ -195,7 +197,13 @@ func (p *publisher) sum() {
 
 // row appends a row to a file.
 func (p *publisher) row(file string, v any) error {
-	_, err := p.files[file].Write(append(encode(v), '\n'))
+	p.encoded.Reset()
+	e := json.NewEncoder(&p.encoded)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fault.WithKind(fault.Internal, err, "encode a row of %s", file)
+	}
+	_, err := p.files[file].Write(p.encoded.Bytes())
 	return err
 }
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -58,6 +59,13 @@ func CheckConfig(c config.Run) error {
 // guidance may be longer than the first.
 const maxRequest = 4 << 20
 
+// escapedBytes is the most bytes of a byte in a JSON string, and memberBytes bounds what a
+// member's line has beside the texts of its ticket.
+const (
+	escapedBytes = len(`\u0000`)
+	memberBytes  = 64 << 10
+)
+
 // check returns why a ticket cannot be asked about. Its errors are Invalid, and have the
 // class too_long if they are about its size.
 func (c *checker) check(t Ticket) error {
@@ -72,6 +80,9 @@ func (c *checker) check(t Ticket) error {
 	if size > maxRequest { // before it is rendered
 		return tooLong(size)
 	}
+	if t.plain() && size <= (maxRequest-memberBytes)/escapedBytes {
+		return nil // whatever is rendered of it is neither too long nor refused
+	}
 	for line := range c.asker.ask("", Stage{}, ticketAt{Ticket: t}) {
 		if len(line) > maxRequest {
 			return tooLong(len(line))
@@ -80,6 +91,13 @@ func (c *checker) check(t Ticket) error {
 		return fault.WithKind(fault.Invalid, err, "its request is refused") // the other members have the same one
 	}
 	return nil
+}
+
+// plain reports whether a ticket has no messages of its own, which may be refused, and
+// nests by far not as deep as a line may.
+func (t Ticket) plain() bool {
+	const nested = 50
+	return t.Messages == nil && bytes.Count(t.Rest, []byte{'['})+bytes.Count(t.Rest, []byte{'{'}) <= nested
 }
 
 func tooLong(size int) error {

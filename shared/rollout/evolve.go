@@ -185,6 +185,7 @@ func (g Growing) groups(s Stage, do func(Group) error) error {
 	if err != nil {
 		return err
 	}
+	reader.brief = true
 	var members []Outcome
 	for o, err := range g.Outcomes {
 		if err != nil {

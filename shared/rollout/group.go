@@ -58,6 +58,7 @@ type Reader struct {
 	parser Parser
 	policy selection.Policy
 	graded bool
+	brief  bool // it reads no more of a row than what selects
 }
 
 // NewReader returns a reader for the runs of a config.
@@ -80,6 +81,7 @@ const maxScore = 1e100
 // Read reads a ticket from the outcomes of its members, which are all of its members in
 // their order, and selects.
 func (r *Reader) Read(members []Outcome) (g Group, err error) {
+	g.members, g.parsed = make([]answered, 0, len(members)), make([]selection.Member, 0, len(members))
 	for n, o := range members {
 		a, err := r.member(o)
 		if err != nil {
@@ -155,7 +157,7 @@ func (r *Reader) member(o Outcome) (a answered, err error) {
 		}
 		return a, nil
 	}
-	if err := a.readRow(o.Row); err != nil {
+	if err := a.readRow(o.Row, r.brief && !r.graded); err != nil {
 		return a, fault.WithKind(fault.Corrupt, err, "read its row")
 	}
 	a.verdict, a.parsed = r.parser.Verdict(a.text)
@@ -201,10 +203,11 @@ func (a *answered) readLine(line []byte) (err error) {
 	return cmp.Or(err, o.Err())
 }
 
-// readRow reads an output row of one answer, in one pass.
-func (a *answered) readRow(row []byte) (err error) {
+// readRow reads an output row of one answer, in one pass; of the text only if the rest is
+// not wanted.
+func (a *answered) readRow(row []byte, textOnly bool) (err error) {
 	o, found := jsonl.ReadObject(row), false
-	for m, ok := o.Next(); ok && err == nil; m, ok = o.Next() {
+	for m, ok := o.Next(); ok && err == nil && !(found && textOnly); m, ok = o.Next() {
 		switch string(m.Name) {
 		case "completion":
 			found = string(m.Value) != "null"
