@@ -90,6 +90,9 @@ type Rollout struct {
 	Reflections int            `json:"reflections,omitempty"`
 	Accepted    int            `json:"accepted,omitempty"`
 	Stopped     string         `json:"stopped,omitempty"`
+	// Unsound are the checks of audit.json that do not hold, of an ended run without
+	// reflection.
+	Unsound []string `json:"unsound,omitempty"`
 	// Missions is what an ended run came to, by mission.
 	Missions map[string]Mission `json:"missions,omitempty"`
 }

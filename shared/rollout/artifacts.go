@@ -37,6 +37,8 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 		PreferencesFile, AttemptsFile}
 	if e.Manifest.Config.Reflection != nil {
 		names = append(names, ReflectionFile, CandidatesFile)
+	} else {
+		p.audit = newAuditor(e.Manifest)
 	}
 	for _, name := range names {
 		p.files[name] = open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, name))
@@ -47,6 +49,9 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 	}
 	if err == nil {
 		err = p.publishGuidance(ctx)
+	}
+	if err == nil && p.audit != nil {
+		err = p.publishAudit(ctx)
 	}
 	p.out.Refused = p.refused
 	return p.out, err
@@ -66,6 +71,7 @@ type publisher struct {
 	replaced map[int]int          // tickets that took the place of others, by epoch
 	out      record.Rollout
 	refused  int          // invalid lines
+	audit    *auditor     // nil in a run that reflects
 	encoded  bytes.Buffer // the last row
 }
 
@@ -234,6 +240,9 @@ func (p *publisher) groupRows(g Group) error {
 	}
 	p.epoch.Add(g)
 	p.all.Add(g)
+	if p.audit != nil {
+		p.audit.add(g)
+	}
 	p.epoch.Batches = first.Batch + 1 - p.epoch.from
 	p.out.Batches = first.Batch + 1
 	of := about{Group: g.ticket.Group, Mission: g.ticket.Mission, Epoch: first.Epoch, Batch: first.Batch, Step: first.Step}

@@ -69,7 +69,8 @@ func TestFilesOfARollout(t *testing.T) {
 		t.Errorf("the summary is %+v", sum)
 	}
 	var b bytes.Buffer
-	for _, name := range []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, AttemptsFile} {
+	for _, name := range []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, AttemptsFile,
+		AuditFile} {
 		fmt.Fprintf(&b, "== %s\n%s", name, f.object(record.OutputKey(testRun, name)))
 	}
 	path := filepath.Join("testdata", "small_run.txt")

@@ -259,20 +259,23 @@ func (t *Totals) Add(g Group) {
 	if s.Review != selection.NoReview {
 		t.Review++
 	}
+	if g.measured() {
+		t.Labelled++
+	}
 	if s.Member < 0 {
-		if g.label != "" && g.failures()[selection.Unparsable] > 0 { // it was answered, and not rightly
-			t.Labelled++
-		}
 		return
 	}
 	t.Selected++
 	t.Agreement += s.Agreement
-	if s.LabelMatch != nil {
-		t.Labelled++
-		if *s.LabelMatch {
-			t.Right++
-		}
+	if s.LabelMatch != nil && *s.LabelMatch {
+		t.Right++
 	}
+}
+
+// measured reports whether the ticket counts for the accuracy: it has a label, and an
+// answer, which may say no verdict.
+func (g Group) measured() bool {
+	return g.selection.LabelMatch != nil || g.label != "" && g.failures()[selection.Unparsable] > 0
 }
 
 // failures returns the causes of the members without a verdict, with their number.

@@ -18,6 +18,7 @@ const (
 	DistillFile      = "distill.jsonl"       // a chat for each ticket whose selected answer is worth learning
 	PreferencesFile  = "preferences.jsonl"   // a pair for each ticket with a better and a worse answer
 	AttemptsFile     = "attempts.jsonl"      // a row for each shard: who answered it
+	AuditFile        = "audit.json"          // of a run without reflection: an Audit
 )
 
 // about names the ticket of a row.

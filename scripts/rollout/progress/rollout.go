@@ -42,6 +42,9 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, fmt.Sprintf("%s, %s accepted", counted(r.Reflections, "reflection"),
 			Count(uint64(r.Accepted))))
 	}
+	if len(r.Unsound) > 0 {
+		parts = append(parts, "not sound: "+SanitizeLine(strings.Join(r.Unsound, "; "), 200))
+	}
 	if r.Refused > 0 {
 		parts = append(parts, counted(r.Refused, "invalid line"))
 	}
