@@ -23,6 +23,7 @@ type audit struct {
 	history []shard.Doc                  // of all claims and all that became Done, in order
 	paused  map[identity.RunID]time.Time // when the run was paused or stopped
 	widest  map[identity.RunID]int       // the most shards in flight at once
+	doneAt  map[string]time.Time         // when a shard became Done
 	broken  []string
 
 	leases   map[string]*lease            // by worker
@@ -33,7 +34,7 @@ type audit struct {
 func newAudit(w *world) *audit {
 	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{},
 		widest: map[identity.RunID]int{}, leases: map[string]*lease{}, sealed: map[string]sealing{},
-		complete: map[identity.RunID]time.Time{}}
+		complete: map[identity.RunID]time.Time{}, doneAt: map[string]time.Time{}}
 }
 
 // breakf reports a broken invariant in the trace and fails the test.
@@ -96,6 +97,9 @@ func (a *audit) shard(p *process, key string, value []byte) {
 	a.kept(p, was, d)
 	if d.Sealed != "" {
 		a.sealed[key] = sealing{p.name, time.Now()}
+	}
+	if d.State == shard.Done {
+		a.doneAt[key] = time.Now()
 	}
 	if d.State == shard.Done || d.State == shard.Running && d.Attempt != was.Attempt {
 		a.history = append(a.history, d)

@@ -24,7 +24,19 @@ type spending struct {
 	largest int64                        // tokens of an answer with its prompt
 	ended   map[string]time.Time         // when a worker ended without giving its shards back
 	bodies  map[string]answered          // the last answer to a request, by its body
+	asked   []asked                      // in a rollout, but by processes that were frozen
+	known   map[question]bool            // those that were answered, in a rollout
 }
+
+// asked is a request that began.
+type asked struct {
+	question
+	at    time.Time
+	known bool // the worker has an answer
+}
+
+// question is a request of a worker.
+type question struct{ worker, body string }
 
 // answered is a request that has its answer.
 type answered struct {
@@ -37,17 +49,22 @@ type answered struct {
 func (s *spending) follow(id identity.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run, s.answers, s.largest, s.bodies = id, nil, 0, map[string]answered{}
+	s.run, s.answers, s.largest, s.bodies, s.known = id, nil, 0, map[string]answered{}, map[question]bool{}
 }
 
 // askedLate is how long after the desired end of a run was written a request may begin.
 // A worker reads it after each heartbeat, and ends if it can write none for SelfFence.
 func (w *world) askedLate() time.Duration { return w.timings.SelfFence + 2*w.timings.Interval }
 
-// begin checks that a request does not begin long after its run had to end.
-func (s *spending) begin(p *process) {
+// begin notes that a request begins, and checks that this is not long after its run had to
+// end.
+func (s *spending) begin(p *process, r engine.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p.world.tickets != nil && !p.wasFrozen.Load() && !p.dead.Load() {
+		q := question{p.name, string(r.Body)}
+		s.asked = append(s.asked, asked{q, time.Now(), s.known[q]})
+	}
 	if end, ok := s.ends[s.run]; ok && time.Since(end) > p.world.askedLate() && !p.wasFrozen.Load() && !p.dead.Load() {
 		p.world.audit.mu.Lock()
 		defer p.world.audit.mu.Unlock()
@@ -93,6 +110,7 @@ func (s *spending) answer(worker string, r engine.Request, u engine.Usage) {
 	a := answered{worker, time.Now(), tokens}
 	s.answers = append(s.answers, a)
 	s.bodies[string(r.Body)] = a
+	s.known[question{worker, string(r.Body)}] = true
 	s.largest = max(s.largest, tokens)
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 func (s *scenario) check(ctx context.Context, st run.State) {
 	s.failures, s.ended = failures{}, s.findCommitted(ctx, st)
 	s.isDone, s.verdicts = st.Reason == run.ReasonDone, nil
+	s.beginReference(ctx, st)
 	left := rows{
 		out:  split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
@@ -50,6 +52,9 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
 			switch {
 			case l.role > 0 && s.judging:
+				judged++
+			case l.role > 0 && s.tickets != nil:
+				s.checkUnseen(ctx, it, st)
 				judged++
 			case l.role > 0:
 				if out, _ := s.expect(ctx, l, it.place, nil); !s.pruned.Has(int(index)) {
@@ -90,7 +95,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	}
 	s.checkRoles(sum, st, index-judged, judged)
 	s.checkScores(answers, sum)
-	s.checkRollout(ctx, answers, errs, sum)
+	s.checkRollout(ctx, st, answers, errs, sum)
 	if sum.Copies != copies {
 		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)
 	}
@@ -215,7 +220,10 @@ func (s *scenario) isErrorRow(row []byte, l line, place dialect.Place, class fau
 // model returns the model that answers the line, and its sampling parameters.
 func (s *scenario) model(l line) (dialect.Model, config.Sampling) {
 	uri, sampling := "mock", s.cfg.Sampling
-	if l.role > 0 {
+	switch {
+	case s.tickets != nil && l.role == reflectRole:
+		uri, sampling = cmp.Or(s.tickets.reflector, uri), s.cfg.Reflection.ReflectionSampling()
+	case s.tickets == nil && l.role > 0:
 		uri, sampling = rounds.JudgeModel, config.Sampling{}
 	}
 	return dialect.Model{URI: uri, ID: identity.Model(uri, ""), Params: sampling.Canonical()}, sampling
@@ -246,13 +254,13 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place, row 
 		}
 	}
 	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint),
-		Body: it.Body(nil, "mock", sampling, id, 0)})
+		Body: it.Body(nil, model.URI, sampling, id, 0)})
 	if err != nil {
 		return failed(it.RowID(id), err)
 	}
 	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason,
 		Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.startedAt,
-		Scores: s.expectScores(a.Text, row)}
+		Scores: s.expectScores(l, a.Text, row)}
 	return dialect.AppendOutput(nil, it, model, r), nil
 }
 

@@ -56,6 +56,10 @@ func (s *scenario) checkEnd(ctx context.Context, st run.State, f failures) {
 			may = run.ReasonWorkerLost
 		}
 	}
+	isBroken := s.tickets != nil && s.tickets.reference.invalid != nil
+	if isBroken && (st.Reason == run.ReasonDone || st.Reason == run.ReasonInputBroken) {
+		may, must = run.ReasonInputBroken, true
+	}
 	if st.Reason != may && (must || st.Reason != run.ReasonDone) {
 		s.audit.breakf("the run has ended for the reason %s (%s), want %s", st.Reason, st.Message, may)
 	}
@@ -147,17 +151,25 @@ type sealing struct {
 	at time.Time
 }
 
-// answeredAt returns when the item's request was answered last, and to which worker.
-func (s *scenario) answeredAt(it item) (at time.Time, worker string, ok bool) {
-	parsed, err := dialect.Parse(dialect.Plain, it.line.bytes)
+// bodyOf returns the request of a line that is that item; false for a line without one.
+func (s *scenario) bodyOf(l line, item uint64) (body []byte, ok bool) {
+	parsed, err := dialect.Parse(dialect.Plain, l.bytes)
 	if err != nil {
-		return at, "", false
+		return nil, false
 	}
-	model, sampling := s.model(it.line)
-	if n := s.ended.maxTokens; n > 0 {
+	model, sampling := s.model(l)
+	if n := s.ended.maxTokens; n > 0 && parsed.Endpoint == dialect.Completion {
 		sampling.MaxTokens = &n
 	}
-	body := parsed.Body(nil, model.URI, sampling, parsed.ItemID(model, it.place.Item), 0)
+	return parsed.Body(nil, model.URI, sampling, parsed.ItemID(model, item), 0), true
+}
+
+// answeredAt returns when the item's request was answered last, and to which worker.
+func (s *scenario) answeredAt(it item) (at time.Time, worker string, ok bool) {
+	body, ok := s.bodyOf(it.line, it.place.Item)
+	if !ok {
+		return at, "", false
+	}
 	s.spending.mu.Lock()
 	defer s.spending.mu.Unlock()
 	a, ok := s.spending.bodies[string(body)]

@@ -102,12 +102,15 @@ func (r rewardService) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// expectScores returns the members with the scores of an answered item. Row is the
+// expectScores returns the members with the scores of an answered line. Row is the
 // item's row if the run is as expected: a score of the service may be missing in it,
 // and no score may be another than the true one.
-func (s *scenario) expectScores(answer string, row []byte) []byte {
+func (s *scenario) expectScores(l line, answer string, row []byte) []byte {
 	if len(s.cfg.Grades) == 0 {
 		return nil
+	}
+	if s.tickets != nil {
+		return s.ticketScores(l, answer)
 	}
 	var want []grade.Score
 	r, _ := grade.ReadRow(row) // another row has other bytes than the expected one

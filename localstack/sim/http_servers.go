@@ -127,6 +127,9 @@ func (c connection) RoundTrip(req *http.Request) (*http.Response, error) {
 		ContentLength: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
+// smallQuestion is in a request that asks nothing of a run.
+const smallQuestion = `"content":"hi"`
+
 // serve serves one HTTP request. It returns the status and the body of the response.
 func (s *httpServer) serve(ctx context.Context, p *process, req *http.Request, body []byte) (int, string, error) {
 	crashed, up := s.enter()
@@ -150,7 +153,7 @@ func (s *httpServer) serve(ctx context.Context, p *process, req *http.Request, b
 	}
 	body = withoutStream(body)
 	text := string(body)
-	isItem := !strings.Contains(text, `"content":"hi"`) // else a small question
+	isItem := !strings.Contains(text, smallQuestion)
 	if isItem {
 		s.ask(p, text)
 	}

@@ -57,7 +57,7 @@ func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.St
 		return s.asked(m, input, index, st)
 	}
 	if s.tickets != nil {
-		return s.batchLines(m, input, index, st)
+		return s.nextStage(m, input, index, st)
 	}
 	round := rounds.Round(m, input)
 	if s.rounds == 0 || round > s.rounds || st.Reason != run.ReasonDone && index >= st.Items {
@@ -91,6 +91,10 @@ func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.St
 // checkRoles checks the summary's counts of a run that has that many items of the role
 // answer and of the role judge.
 func (s *scenario) checkRoles(sum record.Summary, st run.State, answers, judged uint64) {
+	if s.tickets != nil && s.tickets.reflects {
+		s.checkReflectingRoles(sum)
+		return
+	}
 	if judged == 0 {
 		if len(sum.Roles) > 0 {
 			s.audit.breakf("the summary of a run of one role has %+v", sum.Roles)

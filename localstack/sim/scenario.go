@@ -83,9 +83,9 @@ func (w *world) write() *scenario {
 	s.cfg.Limits.Grace = config.Duration(grace)
 	switch s.action {
 	case expires:
-		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, 30*time.Second))
+		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, s.longer(30*time.Second)))
 	case exhaustsTokens:
-		s.cfg.Limits.Tokens = int64(1 + w.rand.intN("tokens", 400))
+		s.cfg.Limits.Tokens = int64(1 + w.rand.intN("tokens", int(s.longer(400))))
 		w.maxWords = 1 + w.rand.intN("longest prompt", 60)
 	case failsFast:
 		s.cfg.Limits.FailFast = true
@@ -94,7 +94,7 @@ func (w *world) write() *scenario {
 	if s.rounds > 0 {
 		s.cfg.Kind, lines, most = rounds.Name, 40, 2
 	}
-	if s.judging || s.judged > 0 { // there are two models
+	if s.hasJudges() { // there are two models
 		s.cfg.Model.URI = "mock"
 	}
 	if s.constraints.row > 0 && s.rounds == 0 {
@@ -120,6 +120,15 @@ func (w *world) write() *scenario {
 	}
 	s.inputs = len(s.files)
 	return s
+}
+
+// longer returns d, or four times as long in a run that does one thing after another: so
+// that what the user does meets it at all of them.
+func (w *world) longer(d time.Duration) time.Duration {
+	if w.tickets != nil && w.tickets.reflects {
+		return 4 * d
+	}
+	return d
 }
 
 // file draws one file with all kinds of lines.
@@ -216,7 +225,7 @@ func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 	switch a {
 	case pauses:
 		for range 1 + s.rand.intN("pauses", 3) {
-			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
+			pause(ctx, s.rand.duration("before pause", 0, s.longer(6*time.Second)))
 			isPaused := do("pause", func() error { return user.Pause(ctx, id, "lunch") })
 			if isPaused {
 				s.audit.setPaused(id, true)
@@ -230,7 +239,7 @@ func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 			do("resume", func() error { return user.Resume(ctx, id, "") })
 		}
 	case stops:
-		pause(ctx, s.rand.duration("before stop", 0, 12*time.Second))
+		pause(ctx, s.rand.duration("before stop", 0, s.longer(12*time.Second)))
 		if do("stop", func() error { return user.Stop(ctx, id, "enough") }) {
 			s.audit.setPaused(id, true)
 			s.spending.mustEnd(id)

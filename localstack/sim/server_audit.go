@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
@@ -14,17 +17,22 @@ import (
 // the answers. The mutex of httpServers guards it.
 type serverAudit struct {
 	asked    map[string]map[string]int // requests of items: by process, by body
-	last     time.Time                 // when one was answered last
 	unproven map[string]int            // those since the last answer, or since the run was resumed, by process
 	proven   bool                      // one was answered since then
-	answers  int                       // shards of all runs whose documents have answers
-	before   int                       // those when the run began
+	roles    map[uint32]roleAnswers    // of the run under way
+	role     uint32                    // of the shard that was claimed last
 	pauses   int                       // of the run, for its servers
 	mended   time.Time                 // when the user has mended the servers last
 }
 
+// roleAnswers are the answers of a role.
+type roleAnswers struct {
+	last   time.Time // when a request was answered last
+	shards int       // whose documents have answers
+}
+
 func newServerAudit() serverAudit {
-	return serverAudit{asked: map[string]map[string]int{}, unproven: map[string]int{}}
+	return serverAudit{asked: map[string]map[string]int{}, unproven: map[string]int{}, roles: map[uint32]roleAnswers{}}
 }
 
 // Bounds of I8.
@@ -58,7 +66,10 @@ func (h *httpServers) ask(p *process, body string) {
 func (h *httpServers) answer() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.proven, h.last = true, time.Now()
+	h.proven = true
+	r := h.roles[h.role]
+	r.last = time.Now()
+	h.roles[h.role] = r
 	clear(h.unproven)
 }
 
@@ -78,7 +89,10 @@ func (h *httpServers) follow() {
 	h.resume()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.before, h.pauses = h.answers, 0
+	h.pauses = 0
+	for role, r := range h.roles {
+		h.roles[role] = roleAnswers{last: r.last}
+	}
 }
 
 // document checks a document that is written: was is the earlier version of a shard's.
@@ -91,8 +105,17 @@ func (h *httpServers) document(key string, was shard.Doc, value []byte) {
 	switch {
 	case strings.HasPrefix(key, "shard/"):
 		var d shard.Doc
-		if json.Unmarshal(value, &d) == nil && d.Counts.HasAnswers() && !was.Counts.HasAnswers() {
-			h.answers++
+		if json.Unmarshal(value, &d) != nil {
+			return
+		}
+		if d.State == shard.Running && d.Attempt != was.Attempt {
+			h.role = h.roleOf(d)
+		}
+		if d.Counts.HasAnswers() && !was.Counts.HasAnswers() {
+			role := h.roleOf(d)
+			r := h.roles[role]
+			r.shards++
+			h.roles[role] = r
 		}
 	case strings.HasPrefix(key, record.ControlKey("")):
 		var c record.Control
@@ -100,6 +123,24 @@ func (h *httpServers) document(key string, was shard.Doc, value []byte) {
 			h.paused(c)
 		}
 	}
+}
+
+// roleOf returns the role of a shard. Runs with inference servers have one role, unless
+// they are rollouts: these have one at a time.
+func (h *httpServers) roleOf(d shard.Doc) uint32 {
+	if h.tickets == nil {
+		return 0
+	}
+	ctx := context.WithoutCancel(h.t.Context())
+	m, err := host.LoadManifest(ctx, h.docs, d.Run)
+	var role uint32
+	if err == nil {
+		role, err = input.NewIndex(h.bucket, h.docs).RoleOf(ctx, m, d.Shard)
+	}
+	if err != nil {
+		h.t.Errorf("seed %d: the role of shard %d: %v", h.seed, d.Shard, err)
+	}
+	return role
 }
 
 // paused checks that a run pauses only where a user must mend something, or where none of
@@ -116,13 +157,14 @@ func (h *httpServers) paused(c record.Control) {
 	if h.pauses > mostPauses {
 		h.audit.breakf("I8: the run pauses for the %d. time", h.pauses)
 	}
-	if h.answers == h.before || h.pauses > 1 { // a worker may take answers for those before a resume
+	role := h.roles[h.role]
+	if role.shards == 0 || h.pauses > 1 { // a worker may take answers for those before a resume
 		return
 	}
 	if time.Since(h.mended) < pauseDelay { // a worker may not have found out yet
 		return
 	}
-	if since := time.Since(h.last); since < leastSilence {
+	if since := time.Since(role.last); since < leastSilence {
 		h.audit.breakf("the run pauses for %s %s after its last answer", c.Refused, since)
 	}
 	now := time.Since(h.startedAt)

@@ -14,6 +14,7 @@ var (
 	seedFlag  = flag.Int64("seed", -1, "replay this seed and print its trace")
 	seedsFlag = flag.Int("seeds", 2000, "how many seeds to simulate")
 	httpFlag  = flag.Bool("http", false, "give every world inference servers behind the real client")
+	rollFlag  = flag.Bool("rollouts", false, "make every run a rollout")
 	fromFlag  = flag.Int("from", 0, "the first seed of -seeds")
 )
 
@@ -45,10 +46,11 @@ func TestSimulation(t *testing.T) {
 func simulate(t *testing.T, seed uint64, showTrace bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		w := newWorld(t, seed, *httpFlag)
+		w := newWorld(t, seed, *httpFlag, *rollFlag)
 		defer func() {
 			if showTrace || t.Failed() {
-				t.Logf("seed %d (replay with -seed %d -http=%v)\n%s", seed, seed, *httpFlag, w.trace.String())
+				t.Logf("seed %d (replay with -seed %d -http=%v -rollouts=%v)\n%s", seed, seed, *httpFlag, *rollFlag,
+					w.trace.String())
 			}
 		}()
 		s := w.write()
@@ -60,7 +62,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		for i := range 1 + w.rand.intN("workers", 4) {
 			all.Go(func() { w.runWorkers(ctx, "default", fmt.Sprintf("worker%d", i)) })
 		}
-		if w.judging || w.judged > 0 {
+		if w.hasJudges() {
 			for i := range 1 + w.rand.intN("judges", 2) {
 				all.Go(func() { w.runWorkers(ctx, judges, fmt.Sprintf("judge%d", i)) })
 			}

@@ -6,9 +6,9 @@
 // may lose its reply, and may be the last one of its process. Messages are lost,
 // repeated and reordered. Clocks differ. Some worlds have inference servers in memory
 // behind the real client, which fail some prompts, all requests for a time, or all
-// requests until a user mends a setting. The invariants are checked during the
-// simulation and at its end. A seed replays its faults; only the order of what
-// goroutines do at the same instant may differ.
+// requests until a user mends a setting. Some runs are rollouts that reflect. The
+// invariants are checked during the simulation and at its end. A seed replays its faults;
+// only the order of what goroutines do at the same instant may differ.
 package sim
 
 import (
@@ -50,6 +50,8 @@ import (
 const (
 	faultsFor = 40 * time.Second // faults end then, so that the run can end
 	patience  = 3 * time.Hour    // the run must have ended by then
+
+	longestCheckpoint = 20 * time.Second // the longest time between checkpoints
 )
 
 // world is one simulation: its stores, its seed and its faults.
@@ -87,8 +89,9 @@ type world struct {
 }
 
 // newWorld returns a world without processes. http says that its workers certainly have
-// the real client. It must be called in a synctest bubble.
-func newWorld(t testing.TB, seed uint64, http bool) *world {
+// the real client, and rollout that its run is certainly a rollout. It must be called in a
+// synctest bubble.
+func newWorld(t testing.TB, seed uint64, http, rollout bool) *world {
 	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
@@ -105,16 +108,21 @@ func newWorld(t testing.TB, seed uint64, http bool) *world {
 	w.http = w.drawHTTPServers(http)
 	w.judged = w.drawJudged()
 	w.constraints = w.drawConstraints()
-	if w.judging = w.drawJudging(); w.judging || w.judged > 0 {
+	w.judging = w.drawJudging()
+	if w.tickets = w.drawTickets(rollout); w.hasJudges() {
 		w.deploy.Pools = append(w.deploy.Pools, config.Pool{Name: judges, Model: rounds.JudgeModel})
 	}
-	w.tickets = w.drawTickets()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}
 	w.rates = faultRates{Crash: level("crash", 0.003), Fail: level("fail", 0.03), LoseReply: level("lose", 0.03),
 		Drop: level("drop", 0.1), Duplicate: level("duplicate", 0.3), Late: level("late", 0.3)}
 	return w
+}
+
+// hasJudges reports whether the pool of judges has work: it judges answers, or reflects.
+func (w *world) hasJudges() bool {
+	return w.judging || w.judged > 0 || w.tickets != nil && w.tickets.reflector != ""
 }
 
 // tracef adds a line to the trace that a failure prints.
@@ -203,7 +211,7 @@ func (w *world) runWorkers(ctx context.Context, pool, name string) {
 		exec := infer.New(cfg)
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: pool, Engine: engine, Timings: w.timings,
 			InFlight:           inFlight,
-			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
+			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, longestCheckpoint),
 			Drain:              5 * time.Second, Grace: 3 * time.Second, Limit: w.limit.Amount,
 			Kinds: w.kinds()},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
