@@ -77,8 +77,9 @@ func (r results) rowsOf(ctx context.Context, m record.Manifest, d shard.Doc) (it
 		r.Log.ErrorContext(ctx, "a result is lost: nothing is asked about its items", "run", m.Run, "shard", d.Shard,
 			"error", err)
 	}
+	items = make([]kind.Item, len(in.Lines))
 	for n, line := range in.Lines {
-		items = append(items, kind.Item{Index: in.FirstItem + uint64(n), Line: line.Bytes, Class: fault.Storage})
+		items[n] = kind.Item{Index: in.FirstItem + uint64(n), Line: line.Bytes, Class: fault.Storage, Attempt: d.Attempt}
 	}
 	for _, row := range rows {
 		items[row.Item].Class, items[row.Item].Row = row.Class, row.Bytes

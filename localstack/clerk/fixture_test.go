@@ -58,6 +58,7 @@ type bench struct {
 	// shuffle decides the order in which items are answered; 0 is that of the items.
 	shuffle uint64
 
+	again    func(stage int) bool      // whether a shard of it was claimed more than once; nil: never
 	outcomes map[int][]rollout.Outcome // by the number of the stage
 	first    map[int]uint64            // the first item of each stage
 	items    uint64
@@ -141,7 +142,8 @@ func (b *bench) appendStage(blobs blob.Store, number int, w func(io.Writer) io.W
 		return have, err
 	}
 	outcomes := func(yield func(rollout.Outcome, error) bool) {
-		for _, o := range b.outcomes[number-1] {
+		for n, o := range b.outcomes[number-1] {
+			o.Again = n == 7 && b.again != nil && b.again(number-1)
 			if !yield(o, nil) {
 				return
 			}

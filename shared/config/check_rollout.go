@@ -165,6 +165,9 @@ func (r Run) checkRunner(c *checker, at string) {
 	members := max(1, r.Members())
 	c.integer(at+".rollout_batch_size", &w.RolloutBatchSize, 1, max(1, maxBatchItems/members), "")
 	c.integer(at+".max_replacements", &w.MaxReplacements, 0, MaxTickets, "; 0 is off")
+	if all := []string{InterruptKeep, InterruptRestart}; w.OnInterrupt != "" && !slices.Contains(all, w.OnInterrupt) {
+		c.oneOf(at+".on_interrupt", "way to go on", w.OnInterrupt, all)
+	}
 	c.integer(at+".parallelism", &w.Parallelism, 0, maxBatchItems, "; 0 cuts shards of about 256 answers")
 }
 

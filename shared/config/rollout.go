@@ -82,7 +82,16 @@ type Runner struct {
 	// MaxReplacements is how many further tickets of the epoch a batch may take, under the
 	// same guidance, in the place of tickets that teach nothing; 0 takes none.
 	MaxReplacements int `toml:"max_replacements" json:"max_replacements,omitempty"`
+	// OnInterrupt says what becomes of the answers of a batch of which a worker has handed
+	// back or lost a part: one of the Interrupt constants; "" is InterruptKeep.
+	OnInterrupt string `toml:"on_interrupt" json:"on_interrupt,omitempty"`
 }
+
+// Values of runner.on_interrupt.
+const (
+	InterruptKeep    = "keep"          // they stay, and others ask the rest, with the same seeds
+	InterruptRestart = "restart_batch" // the whole batch is asked anew
+)
 
 // Selection is the table [selection]: how one answer of each ticket is chosen.
 type Selection struct {

@@ -142,6 +142,8 @@ type Item struct {
 	Line  []byte      // of the input; nil if it is too long
 	Class fault.Class // why it failed; "" if it is answered
 	Row   []byte      // nil if it is lost
+	// Attempt is that of the shard's last claim: more than 1 if it changed hands.
+	Attempt uint64
 }
 
 // Ended is a run whose completions and errors are written.

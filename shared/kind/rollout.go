@@ -54,7 +54,7 @@ func completeRollout(ctx context.Context, m *record.Manifest, at Site) error {
 func appendStage(ctx context.Context, g Growth, w io.Writer) error {
 	outcomes := func(yield func(rollout.Outcome, error) bool) {
 		for it, err := range g.Items {
-			if !yield(rollout.Outcome{Line: it.Line, Class: it.Class, Row: it.Row}, err) {
+			if !yield(rollout.Outcome{Line: it.Line, Class: it.Class, Row: it.Row, Again: it.Attempt > 1}, err) {
 				return
 			}
 		}

@@ -132,7 +132,40 @@ func (p *publisher) ticket(members []Outcome) error {
 	if err != nil {
 		return err
 	}
+	if err := p.enter(g.members[0].Epoch, g.members[0].Batch); err != nil {
+		return err
+	}
+	if members[0].Superseded {
+		return p.supersededRows(g)
+	}
 	return p.groupRows(g)
+}
+
+// enter begins the epoch of a ticket, if it is another one than that of the ticket before.
+func (p *publisher) enter(epoch, batch int) error {
+	if epoch == p.epoch.Epoch {
+		return nil
+	}
+	err := p.epochRow()
+	p.epoch = Metrics{Epoch: epoch, from: batch}
+	return err
+}
+
+// Restarted is the cause of an answer that does not count because its batch was asked anew.
+const Restarted = "restarted"
+
+// supersededRows appends the rows of a ticket that was asked anew.
+func (p *publisher) supersededRows(g Group) error {
+	of := aboutOf(g)
+	for _, m := range g.members {
+		p.epoch.fail(Restarted)
+		p.all.fail(Restarted)
+		d := draw{m.id, of, m.Decode, m.Sample, m.Seed}
+		if err := p.row(FailuresFile, Failure{d, Restarted, m.message, nil, m.text, m.usage}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // epochRow appends the row of the epoch.
@@ -160,7 +193,7 @@ func (p *publisher) reflections(ctx context.Context) error {
 		if s.Kind == Answering {
 			batches.add(s)
 		}
-		if s.Kind == Answering && s.Replaces {
+		if s.Kind == Answering && s.Replaces && s.Restarts == 0 {
 			p.replaced[s.Epoch] += s.To - s.From
 		}
 		if s.Over == nil {
@@ -232,12 +265,6 @@ func (p *publisher) refusedLines(ctx context.Context) error {
 // groupRows appends the rows of a ticket.
 func (p *publisher) groupRows(g Group) error {
 	first := g.members[0]
-	if first.Epoch != p.epoch.Epoch {
-		if err := p.epochRow(); err != nil {
-			return err
-		}
-		p.epoch = Metrics{Epoch: first.Epoch, from: first.Batch}
-	}
 	p.epoch.Add(g)
 	p.all.Add(g)
 	if p.audit != nil {
@@ -245,10 +272,7 @@ func (p *publisher) groupRows(g Group) error {
 	}
 	p.epoch.Batches = first.Batch + 1 - p.epoch.from
 	p.out.Batches = first.Batch + 1
-	of := about{Group: g.ticket.Group, Mission: g.ticket.Mission, Epoch: first.Epoch, Batch: first.Batch, Step: first.Step}
-	if g.ticket.Label != "" {
-		of.Label = &g.ticket.Label
-	}
+	of := aboutOf(g)
 	for n, m := range g.members {
 		d := draw{m.id, of, m.Decode, m.Sample, m.Seed}
 		if cause := g.parsed[n].Cause; cause != "" {
@@ -282,6 +306,16 @@ func (p *publisher) groupRows(g Group) error {
 		return err
 	}
 	return p.row(ReviewFile, s)
+}
+
+// aboutOf names the ticket of a group.
+func aboutOf(g Group) about {
+	first := g.members[0]
+	of := about{Group: g.ticket.Group, Mission: g.ticket.Mission, Epoch: first.Epoch, Batch: first.Batch, Step: first.Step}
+	if g.ticket.Label != "" {
+		of.Label = &g.ticket.Label
+	}
+	return of
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

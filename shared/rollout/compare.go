@@ -158,7 +158,11 @@ func (g Growing) write(ctx context.Context, s Stage, w io.Writer) error {
 	switch s.Kind {
 	case Answering:
 		at := s.Epoch * s.Tickets
-		of := tickets{s, orderKey(m.Run), fmt.Sprintf("e%d", s.Epoch), Span{at + s.From, at + s.To}}
+		mark := fmt.Sprintf("e%d", s.Epoch)
+		if s.Restarts > 0 {
+			mark += fmt.Sprintf("x%d", s.Restarts)
+		}
+		of := tickets{s, orderKey(m.Run), mark, Span{at + s.From, at + s.To}}
 		return a.write(ctx, g.Blobs, m, w, of)
 	case Summarising, Critiquing, Consolidating:
 		return g.writePrompts(w, s, a.guidance[r.Mission])

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/selection"
 	"rollout/shared/fault"
 	"rollout/shared/record"
@@ -118,6 +119,9 @@ func (g Growing) goOn(ctx context.Context, s Stage, over *Record) (next Stage, e
 // answered takes in a batch of answers.
 func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 	m := g.Manifest
+	if again, err := g.interrupted(s); again || err != nil {
+		return s.restart(), err
+	}
 	s.Totals = s.Totals.Clone()
 	out := &lessons{ctx: ctx, blobs: g.Blobs, run: m.Run, input: s.Input, files: map[string]*object{},
 		count: map[string]int{}}
@@ -161,6 +165,19 @@ func (g Growing) answered(ctx context.Context, s Stage) (Stage, error) {
 		return next, nil
 	}
 	return g.goOn(ctx, s, nil)
+}
+
+// interrupted reports whether the tickets of a stage of answers are to be asked anew.
+func (g Growing) interrupted(s Stage) (bool, error) {
+	if g.Manifest.Config.RunnerOf().OnInterrupt != config.InterruptRestart || s.Restarts >= maxRestarts {
+		return false, nil
+	}
+	for o, err := range g.Outcomes {
+		if err != nil || o.Again {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // addScores adds the scores of a ticket to those of its step.

@@ -21,6 +21,10 @@ type Outcome struct {
 	Line  []byte
 	Class fault.Class // why it has no answer; "" if it has one
 	Row   []byte      // the output row or the error row; nil if it is lost
+	// Again says that its shard was claimed more than once; known while a run grows.
+	Again bool
+	// Superseded says that its batch was asked anew; known when a run has ended.
+	Superseded bool
 }
 
 // answered is a member of a ticket as it was read.

@@ -64,7 +64,8 @@ func lastStage(ctx context.Context, blobs blob.Store, m record.Manifest) (int, e
 
 // Outcomes yields the outcomes of all members of a run whose output files are written, in
 // their order: the lines of its batches, each with its row in completions.jsonl or
-// errors.jsonl. items is how many answers the run has.
+// errors.jsonl. items is how many answers the run has. Those of a stage that was asked anew
+// are Superseded, if the plan got as far as the stage that takes its place.
 func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items uint64) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		f := outputs{run: m.Run, items: items}
@@ -73,11 +74,16 @@ func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items ui
 			yield(Outcome{}, err)
 			return
 		}
-		for s, err := range Stages(ctx, blobs, m) {
-			more := f.answers < items
+		next, stop := iter.Pull2(Stages(ctx, blobs, m))
+		defer stop()
+		s, err, more := next()
+		for more {
+			behind, nextErr, another := next()
+			more = f.answers < items
 			switch {
 			case err != nil || !more:
 			case s.Kind == Answering:
+				f.superseded = behind.Restarts > 0 && items > f.answers+uint64(s.Items)
 				more, err = f.batch(ctx, blobs, record.AppendedKey(m.Run, s.Input), yield)
 			default:
 				f.item += uint64(s.Items)
@@ -88,6 +94,7 @@ func Outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items ui
 			if err != nil || !more {
 				return
 			}
+			s, err, more = behind, nextErr, another
 		}
 		if f.answers < items {
 			yield(Outcome{}, fault.New(fault.Corrupt, "run %s has %d answers, and its stages ask for %d", m.Run, items,
@@ -107,6 +114,8 @@ type outputs struct {
 	item    uint64 // the next one, of all that the run asks
 	failed  []byte // the next error row; nil at the end
 	failure dialect.Failure
+	// superseded says that the stage was asked anew.
+	superseded bool
 }
 
 func (f *outputs) open(ctx context.Context, blobs blob.Store) error {
@@ -158,7 +167,7 @@ func (f *outputs) batch(ctx context.Context, blobs blob.Store, key string,
 	defer r.Close()
 	lines := bufio.NewReaderSize(r, bufferSize)
 	for f.answers < f.items {
-		var o Outcome
+		o := Outcome{Superseded: f.superseded}
 		if o.Line, err = readLine(lines); errors.Is(err, io.EOF) {
 			return true, nil
 		}

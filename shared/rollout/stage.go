@@ -25,6 +25,9 @@ type StageKind string
 //
 //	* of each mission with a holdout: how good its guidance is at the start
 //
+// A stage of answers may be followed by one of the same tickets, which takes its place: see
+// Stage.Restarts.
+//
 // Any stage of a reflection may be the last of it: if it fails, or a comparison is lost,
 // the guidance stays, and the run goes on with the next reflection or the next batch.
 const (
@@ -74,6 +77,10 @@ type Stage struct {
 	Taught   int  `json:"taught,omitempty"`
 	Replaced int  `json:"replaced,omitempty"`
 	Replaces bool `json:"replaces,omitempty"`
+	// Restarts is how often the tickets of this stage of answers were asked before, and
+	// interrupted; see config.InterruptRestart. Restarted counts all such stages.
+	Restarts  int `json:"restarts,omitempty"`
+	Restarted int `json:"restarted,omitempty"`
 	Book
 	// Guidance is what the tickets of each mission see: its step.
 	Guidance map[string]int `json:"guidance"`
@@ -152,8 +159,19 @@ func start(m record.Manifest, b Book) Stage {
 
 // after returns the stage behind s, of that kind.
 func (s Stage) after(k StageKind, items int) Stage {
-	s.Input, s.Kind, s.Items, s.Over, s.Mission = s.Input+1, k, items, nil, ""
+	s.Input, s.Kind, s.Items, s.Over, s.Mission, s.Restarts = s.Input+1, k, items, nil, "", 0
 	return s
+}
+
+// maxRestarts bounds how often the tickets of a stage are asked anew: on machines that are
+// taken away all the time, a batch would otherwise never end.
+const maxRestarts = 3
+
+// restart returns the stage that asks the tickets of s, a stage of answers, anew.
+func (s Stage) restart() Stage {
+	next := s.after(Answering, s.Items)
+	next.Restarts, next.Restarted = s.Restarts+1, s.Restarted+1
+	return next
 }
 
 // replacements returns the stage of answers that takes the place of tickets of the batch
