@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +31,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/queue"
 	"rollout/shared/record"
+	"rollout/shared/rollout"
 )
 
 // emulatedAccount is the account of an emulator.
@@ -36,23 +40,15 @@ const emulatedAccount = "000000000000"
 // TestDeployLocal deploys the stack into MiniStack with the CDK's command and runs
 // a job through it: MiniStack runs the functions, and workers run beside it.
 // Events are delivered twice and a worker is killed. The answers are those of
-// `rollout up`, byte for byte.
+// `rollout up`, byte for byte. A rollout that learns follows, over workers of their own.
 func TestDeployLocal(t *testing.T) {
 	d := deploy(t)
-	const key = "prompts/nightly.jsonl"
-	const toml = "schema_version = 1\n[shard]\nitems = 20\n"
-	fake := d.fakellm(t)
-	want := d.local(t, fake, key, toml)
+	fake := d.fakellm(t, "100ms")
+	nightly := job{key: "prompts/nightly.jsonl", toml: "schema_version = 1\n[shard]\nitems = 20\n", lines: prompts()}
+	want := d.local(t, fake, nightly)
 
-	d.put(t, "prompts/nightly.toml", toml)
-	info := d.put(t, key, prompts())
-	run := identity.UploadRun(d.config.Bucket, key, info.Version)
 	first, _ := d.worker(t, fake), d.worker(t, fake)
-	d.call(t, "submit", string(fakeaws.S3Event(d.config.Bucket, "ObjectCreated:Put",
-		fakeaws.Object{Key: key, Version: info.Version, Size: info.Size})))
-	for range 2 {
-		d.call(t, "plan", string(d.event(t, events.RunSubmitted{Run: string(run)})))
-	}
+	run := d.submit(t, nightly)
 	d.await(t, "some shards are answered", func() bool {
 		page, err := d.blobs.List(t.Context(), record.WorkPrefix+string(run)+"/shards/", "", 100)
 		return err == nil && len(page) >= 5
@@ -65,14 +61,98 @@ func TestDeployLocal(t *testing.T) {
 		_, err := d.blobs.Stat(t.Context(), record.OutputKey(run, record.SummaryFile), "")
 		return err == nil
 	})
-	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
-		got := generatedAt.ReplaceAllString(d.get(t, record.OutputKey(run, name)), "")
-		if got != want[i] || got == "" {
-			t.Errorf("%s has %d bytes, want the %d of rollout up", name, len(got), len(want[i]))
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
+		if want[name] == "" {
+			t.Errorf("rollout up has no row in %s", name)
 		}
-		t.Logf("%s: %d bytes, as of rollout up", name, len(got))
 	}
-	d.onlyRun(t, run)
+	d.sameFiles(t, run, want)
+	d.onlyRuns(t, run)
+	d.learns(t, run)
+}
+
+// learns runs examples/refunds through the stack, shortened to one epoch of larger batches,
+// and checks that its guidance, its reflections and its other files are those of `rollout up`.
+func (d *deployed) learns(t *testing.T, earlier identity.RunID) {
+	t.Helper()
+	j := job{key: "prompts/refunds.jsonl", toml: example(t, "refunds.toml"), lines: example(t, "refunds.jsonl")}
+	for _, short := range [][2]string{{"epochs = 3", "epochs = 1"},
+		{"\nrollout_batch_size = 60", "\nrollout_batch_size = 140"},
+		{"\nbatch_size = 16", "\nbatch_size = 32"}} {
+		if strings.Count(j.toml, short[0]) != 1 {
+			t.Fatalf("the example has no line %q", short[0])
+		}
+		j.toml = strings.Replace(j.toml, short[0], short[1], 1)
+	}
+	clerk := d.fakellm(t, "0s")
+	start := time.Now()
+	want := d.local(t, clerk, j)
+	t.Logf("rollout up ran it in %v", time.Since(start).Round(100*time.Millisecond))
+	d.worker(t, clerk)
+	run := d.submit(t, j)
+	d.await(t, "the rollout has ended", func() bool {
+		_, err := d.blobs.Stat(t.Context(), record.OutputKey(run, record.SummaryFile), "")
+		return err == nil
+	})
+	d.sameFiles(t, run, want)
+	if n := strings.Count(want[rollout.ReflectionFile], `"result":"accepted"`); n == 0 {
+		t.Errorf("no guidance was accepted: %s", want[rollout.ReflectionFile])
+	}
+	d.onlyRuns(t, earlier, run)
+}
+
+// job is an upload: a config and the lines beside it.
+type job struct{ key, toml, lines string }
+
+func (j job) tomlKey() string { return strings.TrimSuffix(j.key, "jsonl") + "toml" }
+
+// example returns a file of the folder examples.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// submit uploads a job and delivers its events, some of them twice.
+func (d *deployed) submit(t *testing.T, j job) identity.RunID {
+	t.Helper()
+	d.put(t, j.tomlKey(), j.toml)
+	info := d.put(t, j.key, j.lines)
+	run := identity.UploadRun(d.config.Bucket, j.key, info.Version)
+	d.call(t, "submit", string(fakeaws.S3Event(d.config.Bucket, "ObjectCreated:Put",
+		fakeaws.Object{Key: j.key, Version: info.Version, Size: info.Size})))
+	for range 2 {
+		d.call(t, "plan", string(d.event(t, events.RunSubmitted{Run: string(run)})))
+	}
+	return run
+}
+
+// sameFiles checks that the run has the files of a local one, times and who answered apart.
+func (d *deployed) sameFiles(t *testing.T, run identity.RunID, want map[string]string) {
+	t.Helper()
+	found, err := d.blobs.List(t.Context(), record.OutputKey(run, ""), "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, o := range found {
+		got[strings.TrimPrefix(o.Key, record.OutputKey(run, ""))] = generatedAt.ReplaceAllString(d.get(t, o.Key), "")
+	}
+	for name, text := range want {
+		if name == record.SummaryFile || name == rollout.AttemptsFile {
+			continue
+		}
+		if other, ok := got[name]; !ok || other != text {
+			t.Errorf("%s has %d bytes, want the %d of rollout up", name, len(other), len(text))
+		}
+		t.Logf("%s: %d bytes, as of rollout up", name, len(text))
+	}
+	if len(got) != len(want) {
+		t.Errorf("the run has %d files, want the %d of rollout up: %v", len(got), len(want), slices.Sorted(maps.Keys(got)))
+	}
 }
 
 // deployed is the stack in MiniStack.
@@ -181,11 +261,13 @@ func (d *deployed) build(t *testing.T, dir, name, what string) {
 	}
 }
 
-// fakellm starts a fake inference server and returns its address.
-func (d *deployed) fakellm(t *testing.T) string {
+// fakellm starts a fake inference server with that latency and returns its address. It
+// answers the tickets of examples/refunds as a clerk.
+func (d *deployed) fakellm(t *testing.T, latency string) string {
 	t.Helper()
 	port := freePort(t)
-	cmd := exec.Command(filepath.Join(d.programs, "fakellm"), "--listen", "127.0.0.1:"+port, "--latency", "100ms")
+	cmd := exec.Command(filepath.Join(d.programs, "fakellm"), "--listen", "127.0.0.1:"+port, "--latency", latency,
+		"--clerk")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run(t, "fakellm", port, cmd)
 	return "http://127.0.0.1:" + port + "/v1"
@@ -212,31 +294,37 @@ func (d *deployed) worker(t *testing.T, engine string) *exec.Cmd {
 	return cmd
 }
 
-// local runs the same job with `rollout up` and returns completions and errors.
-func (d *deployed) local(t *testing.T, engine, key, toml string) (files [2]string) {
+// local runs the same job with `rollout up` and returns its files by name, without times.
+func (d *deployed) local(t *testing.T, engine string, j job) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
 	bucket := filepath.Join(dir, "bucket")
 	if err := os.MkdirAll(filepath.Join(bucket, record.PromptsPrefix), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{strings.TrimSuffix(key, "jsonl") + "toml": toml, key: prompts()} {
-		if err := os.WriteFile(filepath.Join(bucket, name), []byte(content), 0o600); err != nil {
+	for _, f := range [][2]string{{j.tomlKey(), j.toml}, {j.key, j.lines}} {
+		if err := os.WriteFile(filepath.Join(bucket, f[0]), []byte(f[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := CommandLine{filepath.Join(d.programs, "rollout")}.Run(t.Context(), t, nil, "up", "--dir", dir, "--engine",
 		engine, "--listen", "off", "--once")
-	found, err := filepath.Glob(filepath.Join(bucket, record.RunsPrefix, "*"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("rollout up has the runs %v, %v: %s", found, err, out.Stderr)
+	runs, err := filepath.Glob(filepath.Join(bucket, record.RunsPrefix, "*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("rollout up has the runs %v, %v: %s", runs, err, out.Stderr)
 	}
-	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
-		content, err := os.ReadFile(filepath.Join(found[0], name))
-		if err != nil {
-			t.Fatal(err)
+	files := map[string]string{}
+	err = filepath.WalkDir(runs[0], func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
 		}
-		files[i] = generatedAt.ReplaceAllString(string(content), "")
+		content, err := os.ReadFile(path)
+		name := filepath.ToSlash(strings.TrimPrefix(path, runs[0]+string(filepath.Separator)))
+		files[name] = generatedAt.ReplaceAllString(string(content), "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }
@@ -308,18 +396,23 @@ func (d *deployed) await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// onlyRun checks that the repeated events made one run and that no task failed.
-func (d *deployed) onlyRun(t *testing.T, run identity.RunID) {
+// onlyRuns checks that the repeated events made only these runs and that no task failed.
+func (d *deployed) onlyRuns(t *testing.T, runs ...identity.RunID) {
 	t.Helper()
-	var found []string
+	var found, want []string
 	for doc, err := range document.All(t.Context(), d.docs, "run/") {
 		if err != nil {
 			t.Fatal(err)
 		}
 		found = append(found, doc.Key)
 	}
-	if len(found) != 1 || found[0] != record.ManifestKey(run) {
-		t.Errorf("the runs are %v, want one", found)
+	for _, run := range runs {
+		want = append(want, record.ManifestKey(run))
+	}
+	slices.Sort(found)
+	slices.Sort(want)
+	if !slices.Equal(found, want) {
+		t.Errorf("the runs are %v, want %v", found, want)
 	}
 	queues := aws.NewQueues(d.cfg, aws.QueueOptions{Prefix: d.config.Cloud.SQS.Prefix})
 	for _, name := range []string{host.TaskQueue, host.CoordinateQueue, host.WorkQueue("small")} {

@@ -30,6 +30,20 @@ func (c *stages) checkSteps(ctx context.Context) {
 			c.checkAccepted(ctx, a, b)
 		}
 	}
+	begun := 0
+	for _, s := range c.all {
+		if s.Kind == rollout.Summarising {
+			begun++
+		}
+		steps := 0
+		for _, step := range s.Guidance {
+			steps += step
+		}
+		if s.Accepted != steps || s.Reflections != begun {
+			c.audit.breakf("stage %d counts %d of %d reflections as accepted, and %d of %d were", s.Input, s.Accepted,
+				s.Reflections, steps, begun)
+		}
+	}
 }
 
 // checkAccepted checks the step that is new in stage b.
