@@ -162,7 +162,7 @@ test-infra: ## synthesize the AWS stack and check it, with tools installed in ou
 	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
 .PHONY: test-infra
 
-deploy-local: ## deploy the AWS stack into an emulator here, and compare a job's answers with those of a local run
+deploy-local: ## deploy the AWS stack into an emulator here, and compare the files of a batch and of a rollout with those of local runs
 	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(OTHER_EMULATORS) $(INFRA)
 .PHONY: deploy-local
 

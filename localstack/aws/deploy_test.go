@@ -71,19 +71,21 @@ func TestDeployLocal(t *testing.T) {
 	d.learns(t, run)
 }
 
-// learns runs examples/refunds through the stack, shortened to one epoch of larger batches,
-// and checks that its guidance, its reflections and its other files are those of `rollout up`.
+// learns runs examples/refunds through the stack, shortened to one epoch of 240 tickets and to
+// two batches, and checks that its guidance, its reflections and its other files are those of
+// `rollout up`.
 func (d *deployed) learns(t *testing.T, earlier identity.RunID) {
 	t.Helper()
 	j := job{key: "prompts/refunds.jsonl", toml: example(t, "refunds.toml"), lines: example(t, "refunds.jsonl")}
 	for _, short := range [][2]string{{"epochs = 3", "epochs = 1"},
-		{"\nrollout_batch_size = 60", "\nrollout_batch_size = 140"},
+		{"\nrollout_batch_size = 60", "\nrollout_batch_size = 70"},
 		{"\nbatch_size = 16", "\nbatch_size = 32"}} {
 		if strings.Count(j.toml, short[0]) != 1 {
 			t.Fatalf("the example has no line %q", short[0])
 		}
 		j.toml = strings.Replace(j.toml, short[0], short[1], 1)
 	}
+	j.lines = strings.Join(strings.SplitAfter(j.lines, "\n")[:240], "")
 	clerk := d.fakellm(t, "0s")
 	start := time.Now()
 	want := d.local(t, clerk, j)

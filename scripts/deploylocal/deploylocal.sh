@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Deploys the AWS stack into an emulator on this machine, with the CDK's own
-# command, and runs a job through it: prompts go into the bucket, functions are
-# processes of the emulator, workers run beside it, and the answers in the bucket
-# are compared with those of a local run. It needs no account and cannot reach
-# one: see localstack/aws/deploy_test.go. If the tools cannot be installed, it
-# reports that and succeeds; in CI it fails.
+# command, and runs a batch and a rollout that learns through it: prompts and
+# tickets go into the bucket, functions are processes of the emulator, workers run
+# beside it, and the files in the bucket are compared with those of local runs. It
+# needs no account and cannot reach one: see localstack/aws/deploy_test.go. If the
+# tools cannot be installed, it reports that and succeeds; in CI it fails.
 #
 #   scripts/deploylocal/deploylocal.sh FOLDER-OF-EMULATORS FOLDER-OF-INFRA
 set -euo pipefail
