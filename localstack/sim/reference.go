@@ -28,9 +28,15 @@ type reference struct {
 	bucket   *memory.Bucket
 	manifest record.Manifest
 	source   record.Ranges
-	rows     map[uint64]result.Row // that are committed, by item
-	last     int                   // the last stage that counts in the run's files
-	invalid  error                 // why the first stage is refused
+	rows     map[uint64]committedRow // by item
+	last     int                     // the last stage that counts in the run's files
+	invalid  error                   // why the first stage is refused
+}
+
+// committedRow is the row of an item in the result of its shard.
+type committedRow struct {
+	result.Row
+	again bool // the shard was claimed more than once
 }
 
 // endKey names the object that says which stage is the last of an ended rollout.
@@ -46,7 +52,7 @@ func (s *scenario) beginReference(ctx context.Context, st run.State) {
 	if s.tickets == nil {
 		return
 	}
-	u := &reference{bucket: memory.NewBucket(clock.System{}), manifest: s.manifest(ctx), rows: map[uint64]result.Row{}}
+	u := &reference{bucket: memory.NewBucket(clock.System{}), manifest: s.manifest(ctx), rows: map[uint64]committedRow{}}
 	in := u.manifest.Inputs[0]
 	info, err := u.bucket.Put(ctx, in.Key, bytes.NewReader(s.files[0].bytes), blob.PutOptions{})
 	if err != nil {
@@ -67,7 +73,7 @@ func (s *scenario) beginReference(ctx context.Context, st run.State) {
 			s.t.Fatalf("seed %d: shard %d: %v", s.seed, n, err)
 		}
 		for _, r := range rows {
-			u.rows[in.FirstItem+uint64(r.Item)] = r
+			u.rows[in.FirstItem+uint64(r.Item)] = committedRow{r, d.Attempt > 1}
 		}
 	}
 	s.tickets.reference = u
@@ -128,7 +134,7 @@ func (u *reference) append(ctx context.Context, number int, before []line, index
 				yield(rollout.Outcome{}, fault.New(fault.Corrupt, "item %d has no row", first+uint64(n)))
 				return
 			}
-			if !yield(rollout.Outcome{Line: l.bytes, Class: row.Class, Row: row.Bytes}, nil) {
+			if !yield(rollout.Outcome{Line: l.bytes, Class: row.Class, Row: row.Bytes, Again: row.again}, nil) {
 				return
 			}
 		}

@@ -43,6 +43,9 @@ func (s *scenario) writeReflection() {
 	if r.intN("replaces", 2) == 0 {
 		s.cfg.Runner.MaxReplacements = 1 + r.intN("replacements", 8)
 	}
+	if r.intN("restarts", 5) == 0 {
+		s.cfg.Runner.OnInterrupt = config.InterruptRestart
+	}
 	reflection, gate := config.DefaultReflection(), config.DefaultGate()
 	reflection.BatchSize, reflection.Candidates = 2+r.intN("reflection batch", 6), 1+r.intN("candidates", 2)
 	reflection.StopAfter, reflection.Model = 1+r.intN("stop after", 5), t.reflector

@@ -55,7 +55,8 @@ func (s *scenario) checkRollout(ctx context.Context, st run.State, completions, 
 			}
 			want--
 			verdict, answered := verdicts[r.ID]
-			if ok := answered && verdict != ""; ok != (name == rollout.TrajectoriesFile) || ok && r.Verdict != verdict {
+			ok := answered && verdict != "" && r.Cause != rollout.Restarted
+			if ok != (name == rollout.TrajectoriesFile) || ok && r.Verdict != verdict {
 				s.audit.breakf("I1: %s has %s, and the verdict of its answer is %q", name, raw, verdict)
 			}
 			if r.Cause != "" {
@@ -69,7 +70,9 @@ func (s *scenario) checkRollout(ctx context.Context, st run.State, completions, 
 			if steps[at] = r.Step; r.Batch < last {
 				s.audit.breakf("I4: %s has batch %d after batch %d", name, r.Batch, last)
 			}
-			last = r.Batch
+			if last = r.Batch; r.Cause == rollout.Restarted {
+				continue // the ticket was asked anew
+			}
 			of, _, _ := strings.Cut(r.ID, ".d") // the ticket in its epoch
 			if votes[of] == nil {
 				votes[of] = map[string]int{}

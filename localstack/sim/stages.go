@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
@@ -40,7 +42,7 @@ func (s *scenario) checkStages(ctx context.Context, st run.State) {
 		c.all = append(c.all, end)
 	}
 	c.readLessons(ctx)
-	c.checkOrder()
+	c.checkOrder(ctx)
 	c.checkSteps(ctx)
 	c.checkLines(ctx)
 	c.checkClaims(ctx)
@@ -50,9 +52,10 @@ func (s *scenario) checkStages(ctx context.Context, st run.State) {
 // readLessons reads which tickets of each stage of answers teach something.
 func (c *stages) readLessons(ctx context.Context) {
 	rows := split(c.object(ctx, record.OutputKey(c.id, rollout.SelectionsFile)))
-	for _, s := range c.all {
+	for k, s := range c.all {
 		var missions []string
-		for n := 0; s.Kind == rollout.Answering && n < s.Items/s.Members && len(rows) > 0; n++ {
+		counts := s.Kind == rollout.Answering && !c.isAskedAnew(k)
+		for n := 0; counts && n < s.Items/s.Members && len(rows) > 0; n++ {
 			var r struct{ Mission, Teaches string }
 			c.decode(rows[0], &r)
 			if rows = rows[1:]; r.Teaches != "" {
@@ -61,6 +64,21 @@ func (c *stages) readLessons(ctx context.Context) {
 		}
 		c.taught = append(c.taught, missions)
 	}
+}
+
+// isAskedAnew reports whether the tickets of a stage are asked about again by the next one.
+func (c *stages) isAskedAnew(n int) bool { return n+1 < len(c.all) && c.all[n+1].Restarts > 0 }
+
+// isInterrupted reports whether a shard of the stage was claimed more than once.
+func (c *stages) isInterrupted(ctx context.Context, s rollout.Stage) bool {
+	var e record.IndexEntry
+	c.decode(c.object(ctx, record.IndexKey(c.id, s.Input-c.inputs)), &e)
+	for n := e.FirstShard; n < e.FirstShard+e.Shards; n++ {
+		if c.audit.shards[identity.ShardKey(c.id, n)].Attempt > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // follows has the kinds that may follow each kind within a reflection. Behind its end, and
@@ -87,7 +105,7 @@ type course struct {
 }
 
 // checkOrder checks which stage follows which.
-func (c *stages) checkOrder() {
+func (c *stages) checkOrder(ctx context.Context) {
 	at := course{stages: c, pending: map[string]int{}}
 	for n := 1; n < len(c.all); n++ {
 		a, b := c.all[n-1], c.all[n]
@@ -104,6 +122,10 @@ func (c *stages) checkOrder() {
 			c.audit.breakf("stage %d, %s, follows %s, and the reflection that is over is %+v", b.Input, b.Kind, a.Kind, b.Over)
 		}
 		if a.Kind == rollout.Answering {
+			if c.cfg.Runner.OnInterrupt == config.InterruptRestart && a.Restarts < mostRestarts && c.isInterrupted(ctx, a) {
+				c.wantStage(b, fmt.Sprintf("batch %d %d-%d, restart %d", a.Batch, a.From, a.To, a.Restarts+1))
+				continue
+			}
 			at.answered(a, c.taught[n-1])
 		}
 		if isOver && b.Over != nil {
@@ -117,7 +139,7 @@ func (c *stages) checkOrder() {
 
 // answered takes in a stage of answers, with the missions of the tickets that teach something.
 func (c *course) answered(s rollout.Stage, taught []string) {
-	if !s.Replaces {
+	if !s.Replaces { // else it is a part of the same batch
 		c.taught, c.replaced = 0, 0
 	}
 	c.taught += len(taught)
@@ -133,6 +155,9 @@ func (c *course) reflected(r rollout.Result) {
 		c.failed = 0
 	}
 }
+
+// mostRestarts is how often the tickets of a stage are asked anew.
+const mostRestarts = 3
 
 // due returns the stage that is due behind a: replacements, the next reflection, the next
 // batch or the end.
@@ -169,7 +194,9 @@ func (c *stages) wantStage(s rollout.Stage, due string) {
 	switch s.Kind {
 	case rollout.Answering:
 		got = fmt.Sprintf("batch %d %d-%d", s.Batch, s.From, s.To)
-		if s.Replaces {
+		if s.Restarts > 0 {
+			got += fmt.Sprintf(", restart %d", s.Restarts)
+		} else if s.Replaces {
 			got += " replaces"
 		}
 		if s.Items != (s.To-s.From)*c.tickets.members() {
