@@ -183,7 +183,8 @@ func TestCheckText(t *testing.T) {
 		"scripts/a/script.sh": {Data: []byte("FIX" + "MES is another word")},
 		"scripts/a/a.go":      {Data: []byte("package a\n" + long + "\n" + long + "!")},
 		"shared/a/a.md":       {Data: []byte(long + long + ", AWS")},
-		"shared/a/b.go":       {Data: []byte("package a\nvar laws, flaws = 1, 2\nvar awsRegion string\nvar isAWS bool")},
+		"shared/a/b.go":       {Data: []byte("package a\nvar laws, flaws = 1, 2\nvar awsRegion string\nvar isAWS bool\n" +
+			"var SetGCPercent, gcp, isGCP int")},
 		"shared/a/b_test.go":  {Data: []byte("package a // aws")},
 		"shared/aws/a.go":     {Data: []byte(address + " of AWS")},
 		"shared/gcp/x/a.go":   {Data: []byte(address)},
@@ -196,6 +197,7 @@ func TestCheckText(t *testing.T) {
 		"scripts/a/a.go:3: the line has 121 characters: break it at 120",
 		"shared/a/b.go:3: names a cloud in a neutral package: move it behind shared/cloud",
 		"shared/a/b.go:4: names a cloud in a neutral package: move it behind shared/cloud",
+		"shared/a/b.go:5: names a cloud in a neutral package: move it behind shared/cloud",
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)

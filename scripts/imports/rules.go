@@ -196,7 +196,7 @@ var Linked = []struct {
 	{
 		Programs: "./functions/aws/...", Tags: "lambda.norpc",
 		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
-			"github.com/parquet-go/..."},
+			"github.com/parquet-go/...", "rollout/shared/gcp/...", "cloud.google.com/..."},
 	},
 	{Programs: "./gpuworker", Never: []string{"github.com/parquet-go/..."}}, // only rollout convert reads Parquet
 }

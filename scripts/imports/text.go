@@ -18,17 +18,18 @@ const MaxColumns = 120
 var (
 	unfinishedNote  = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`) // does not match its own line
 	metadataAddress = regexp.MustCompile(`169\.254\.`)
-	cloudWord       = regexp.MustCompile(`\baws|AWS|Aws`)
+	cloudWord       = regexp.MustCompile(`\b(aws|gcp|GCP)|AWS|Aws|GCP\b`)
 )
 
 // metadataAllowed are the drivers that may ask a cloud's metadata service.
 var metadataAllowed = []string{"shared/aws/...", "shared/gcp/..."}
 
-// cloudWordsAllowed are the packages and files that may name AWS. All others
+// cloudWordsAllowed are the packages and files that may name a cloud. All others
 // are neutral: they take what a cloud provides from shared/cloud. Tests may
 // name it everywhere, because a test needs a concrete cloud.
 var cloudWordsAllowed = []string{
 	"functions/aws/...", "infra/aws/...", "localstack/aws/...", "scripts/lambda/...", "shared/aws/...",
+	"functions/gcp/...", "infra/gcp/...", "localstack/gcp/...", "shared/gcp/...",
 	"shared/cloud/...", "shared/config/aws.go", "shared/config/aws_defaults.go", "shared/installation/...",
 	"shared/config/provider.go", // lists the providers
 	"scripts/imports/...",       // names what it forbids
