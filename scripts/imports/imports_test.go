@@ -175,6 +175,7 @@ func TestCheckText(t *testing.T) {
 	t.Parallel()
 	note, address := "// TO"+"DO: later", "http://169."+"254.169."+"254/"
 	long := "// " + strings.Repeat("ä", MaxColumns-3)
+	named := "package a\nvar laws, flaws = 1, 2\nvar awsRegion string\nvar isAWS bool\nvar SetGCPercent, gcp, isGCP int"
 	got, err := CheckText(fstest.MapFS{
 		".ci/run":             {Data: []byte(note)},
 		"a.go":                {Data: []byte("package a\n" + note)},
@@ -183,8 +184,7 @@ func TestCheckText(t *testing.T) {
 		"scripts/a/script.sh": {Data: []byte("FIX" + "MES is another word")},
 		"scripts/a/a.go":      {Data: []byte("package a\n" + long + "\n" + long + "!")},
 		"shared/a/a.md":       {Data: []byte(long + long + ", AWS")},
-		"shared/a/b.go":       {Data: []byte("package a\nvar laws, flaws = 1, 2\nvar awsRegion string\nvar isAWS bool\n" +
-			"var SetGCPercent, gcp, isGCP int")},
+		"shared/a/b.go":       {Data: []byte(named)},
 		"shared/a/b_test.go":  {Data: []byte("package a // aws")},
 		"shared/aws/a.go":     {Data: []byte(address + " of AWS")},
 		"shared/gcp/x/a.go":   {Data: []byte(address)},
