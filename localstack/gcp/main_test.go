@@ -3,6 +3,7 @@ package emulators
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 
@@ -14,13 +15,20 @@ import (
 // Storage with a bucket of that name, which prints its address; see TestMain.
 const storageVariable = "ROLLOUT_STORAGE_EMULATOR"
 
-// TestMain runs the emulator if startStorageProcess started the process. Else it runs
-// the tests, with more of them in parallel, since they wait for services. Flags override
-// the default.
+// TestMain runs the emulator if startStorageProcess started the process, or a program
+// that reads a secret if runPrintSecret did. Else it runs the tests, with more of them in
+// parallel, since they wait for services. Flags override the default.
 func TestMain(m *testing.M) {
 	if bucket := os.Getenv(storageVariable); bucket != "" {
 		if err := serveStorage(bucket); err != nil {
 			fmt.Fprintln(os.Stderr, "storage:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if name := os.Getenv(secretVariable); name != "" {
+		if err := printSecret(name); err != nil {
+			fmt.Fprintln(os.Stderr, "secret:", err)
 			os.Exit(1)
 		}
 		return
@@ -43,9 +51,6 @@ func serveStorage(bucket string) error {
 	defer end()
 	server.MakeBucket(bucket, true)
 	fmt.Println(address)
-	_, err = os.Stdin.Read(make([]byte, 1))
-	if err.Error() == "EOF" {
-		err = nil
-	}
+	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"rollout/localstack/subprocess"
 	"rollout/shared/blob"
 	"rollout/shared/blob/blobtest"
+	"rollout/shared/secret"
+	"rollout/shared/secret/secrettest"
 )
 
 // The matrix of drivers and suites, against emulators in this process. fake-gcs-server
@@ -22,6 +24,17 @@ func TestInProcess(t *testing.T) {
 		t.Parallel()
 		blobs(t, StartStorage(t, fakegcs.Options{}), blobtest.Features{KeepsVersions: true, InMemory: true})
 	})
+	t.Run("SecretManager", func(t *testing.T) {
+		t.Parallel()
+		secrettest.Run(t, func(t *testing.T, allow []string, set map[string]string) secret.Store {
+			server := startSecrets(t)
+			for name, text := range set {
+				server.Set(emulated().Project, "p-"+name, []byte(text))
+			}
+			return openSecrets(t, server, emulated(), allow...)
+		})
+	})
+	t.Run("ComputeEngine", func(t *testing.T) { t.Parallel(); instances(t) })
 }
 
 // The first attempt of half of the requests is throttled, or performed and loses its

@@ -66,7 +66,7 @@ const (
 func NewBucket(ctx context.Context, cfg Config, name string, o BucketOptions) (*Bucket, error) {
 	// Reads keep the SDK's default, the XML interface: the JSON one cannot read an object
 	// with a Content-Encoding as it is stored.
-	client, err := storage.NewClient(ctx, cfg.clientOptions(StorageEmulatorVariable, o.SDK...)...)
+	client, err := storage.NewClient(ctx, cfg.httpOptions(StorageEmulatorVariable, o.SDK...)...)
 	if err != nil {
 		return nil, translate(ctx, err, "open the bucket %s", name)
 	}

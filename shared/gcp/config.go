@@ -2,7 +2,6 @@ package gcp
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"sync"
 
@@ -35,7 +34,8 @@ type Config struct {
 	// Credentials are used by all clients, so that they share one token. Without
 	// them requests are sent unauthenticated, as emulators expect.
 	Credentials *auth.Credentials
-	Log         *slog.Logger
+	// Clock is set by the answers over gRPC; optional.
+	Clock *Clock
 }
 
 // LoadConfig returns the configuration for the project, with the SDK's default
@@ -43,24 +43,33 @@ type Config struct {
 // instance or function that the process runs on, in this order. It fails with
 // Invalid if no project is named.
 //
-// It sends no request. Credentials are looked up when a request first needs them;
-// missing credentials are Denied.
-func LoadConfig(project string, log *slog.Logger) (Config, error) {
+// It sends no request. Credentials are looked up when a client is made; missing
+// credentials are Denied, when a request needs them.
+func LoadConfig(project string) (Config, error) {
 	if project == "" {
 		return Config{}, &fault.Error{Kind: fault.Invalid, Op: "load the Google Cloud configuration",
 			Err: fault.New(fault.Invalid, "no project is configured"), Remedy: "set cloud.project to the project's id"}
 	}
 	found := &defaultCredentials{}
-	return Config{Project: project, Log: log, Credentials: auth.NewCredentials(&auth.CredentialsOptions{
+	return Config{Project: project, Credentials: auth.NewCredentials(&auth.CredentialsOptions{
 		TokenProvider:          found,
 		QuotaProjectIDProvider: auth.CredentialsPropertyFunc(found.quotaProject),
 	})}, nil
 }
 
-// clientOptions returns the options of a service's client. emulator is the variable
-// that names the service's emulator, or "" if there is none. own are the options of
-// the driver and of tests; the last one wins.
+// clientOptions returns the options of a service's client over gRPC. emulator is the
+// variable that names the service's emulator, or "" if there is none. own are the
+// options of the driver and of tests; the last one wins.
 func (c Config) clientOptions(emulator string, own ...option.ClientOption) []option.ClientOption {
+	options := c.httpOptions(emulator)
+	if c.Clock != nil {
+		options = append(options, c.Clock.options()...)
+	}
+	return append(options, own...)
+}
+
+// httpOptions is clientOptions for a client over HTTP, which refuses options of gRPC.
+func (c Config) httpOptions(emulator string, own ...option.ClientOption) []option.ClientOption {
 	options := []option.ClientOption{option.WithUserAgent("rollout")}
 	switch {
 	case c.Credentials == nil:
@@ -71,7 +80,8 @@ func (c Config) clientOptions(emulator string, own ...option.ClientOption) []opt
 	return append(options, own...)
 }
 
-// defaultCredentials finds the SDK's default credentials at first use. It is safe
+// defaultCredentials finds the SDK's default credentials at first use, and looks again
+// while it finds none. It is safe
 // for concurrent use.
 type defaultCredentials struct {
 	mu    sync.Mutex
@@ -94,11 +104,12 @@ func (d *defaultCredentials) Token(ctx context.Context) (*auth.Token, error) {
 }
 
 // quotaProject returns the project that pays for the requests of a user's own
-// credentials, or "".
+// credentials, or "". Clients ask for it when they are made, which must succeed without
+// credentials: the requests report what is missing.
 func (d *defaultCredentials) quotaProject(ctx context.Context) (string, error) {
 	found, err := d.find()
 	if err != nil {
-		return "", err
+		return "", nil
 	}
 	return found.QuotaProjectID(ctx)
 }

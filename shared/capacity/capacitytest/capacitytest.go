@@ -4,6 +4,7 @@
 package capacitytest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -17,6 +18,15 @@ type Machine struct {
 	Source capacity.Source
 	// Notify makes the machine announce its end with the notice.
 	Notify func(t *testing.T, n capacity.Notice)
+	// Lead is the lead of every notice, if the provider's notices do not say one; 0 means
+	// that they do.
+	Lead time.Duration
+}
+
+// expect returns the notice that the machine delivers for n.
+func (m Machine) expect(n capacity.Notice) capacity.Notice {
+	n.Lead = cmp.Or(m.Lead, n.Lead)
+	return n
 }
 
 // Run tests the driver. Each call of open returns a new machine.
@@ -50,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 		t.Parallel()
 		m := open(t)
 		notices := m.Source.Notices(t.Context())
-		want := capacity.Notice{Reason: "spot", Lead: 30 * time.Second}
+		want := m.expect(capacity.Notice{Reason: "spot", Lead: 30 * time.Second})
 		m.Notify(t, want)
 		if got := <-notices; got != want {
 			t.Errorf("notice %+v, want %+v", got, want)
@@ -59,7 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 	t.Run("a notice before the first listener is delivered", func(t *testing.T) {
 		t.Parallel()
 		m := open(t)
-		want := capacity.Notice{Reason: "spot", Lead: 2 * time.Minute}
+		want := m.expect(capacity.Notice{Reason: "spot", Lead: 2 * time.Minute})
 		m.Notify(t, want)
 		if got := <-m.Source.Notices(t.Context()); got != want {
 			t.Errorf("notice %+v, want %+v", got, want)
@@ -69,7 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 		t.Parallel()
 		m := open(t)
 		one, two := m.Source.Notices(t.Context()), m.Source.Notices(t.Context())
-		want := capacity.Notice{Reason: "spot", Lead: 30 * time.Second}
+		want := m.expect(capacity.Notice{Reason: "spot", Lead: 30 * time.Second})
 		m.Notify(t, want)
 		if a, b := <-one, <-two; a != want || b != want {
 			t.Errorf("notices %+v and %+v, want %+v", a, b, want)
