@@ -42,7 +42,7 @@ type Queues interface {
 	// are received.
 	Receive(ctx context.Context, queue string, max int, visibility, wait time.Duration) ([]Message, error)
 	// Extend hides a received message for visibility from now on. A receipt
-	// that no longer holds is Conflict.
+	// that no longer holds is Conflict, if the store notices: Pub/Sub does not.
 	Extend(ctx context.Context, queue, receipt string, visibility time.Duration) error
 	// Ack removes received messages. Receipts that no longer hold are ignored.
 	Ack(ctx context.Context, queue string, receipts []string) error

@@ -25,6 +25,10 @@ type Features struct {
 	Reopen func(t *testing.T, q queue.Queues) queue.Queues
 	// Depth is true if the driver is a queue.Depther that counts exactly.
 	Depth bool
+	// StaleUnnoticed is true if the queues may not notice a stale receipt: Extend of
+	// one may succeed, and Ack and Nack of one may take effect. A receipt that is no
+	// receipt at all is noticed.
+	StaleUnnoticed bool
 	// Synctest runs each test in a testing/synctest bubble.
 	Synctest bool
 	// Advance moves the driver's clock forward. It is nil if the suite waits for
@@ -87,6 +91,9 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) 
 	}
 	for _, c := range cases {
 		features.run(t, c.name, open, c.run)
+	}
+	if features.StaleUnnoticed {
+		features.run(t, "an unnoticed stale receipt loses no message but its own", open, testStaleUnnoticed)
 	}
 	if features.Depth {
 		features.run(t, "depth counts visible and hidden messages", open, testDepth)
