@@ -30,7 +30,8 @@ var metadataAllowed = []string{"shared/aws/...", "shared/gcp/..."}
 var cloudWordsAllowed = []string{
 	"functions/aws/...", "infra/aws/...", "localstack/aws/...", "scripts/lambda/...", "shared/aws/...",
 	"functions/gcp/...", "infra/gcp/...", "localstack/gcp/...", "shared/gcp/...",
-	"shared/cloud/...", "shared/config/aws.go", "shared/config/aws_defaults.go", "shared/installation/...",
+	"shared/cloud/...", "shared/config/aws.go", "shared/config/aws_defaults.go",
+	"shared/config/gcp.go", "shared/config/gcp_defaults.go", "shared/installation/...",
 	"shared/config/provider.go", // lists the providers
 	"scripts/imports/...",       // names what it forbids
 	"scripts/licenses/...",      // lists the shipped programs

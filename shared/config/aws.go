@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -60,6 +59,7 @@ func checkAWS(w Cloud, c *checker, at string) {
 		c.pattern(at+".dynamodb.table", w.DynamoDB.Table, dynamoTable, "use 3 to 255 of letters, digits, _, . and -")
 	}
 	c.pattern(at+".sqs.prefix", w.SQS.Prefix, sqsPrefix, "use 1 to 11 of a-z, 0-9 and -, and begin with a letter")
+	c.folders(at+".secrets.prefix", w.Secrets.Prefix)
 }
 
 func (s S3) check(c *checker, at string) {
@@ -73,12 +73,7 @@ func (s S3) check(c *checker, at string) {
 	case reservedByS3(s.Bucket):
 		c.add(at+".bucket", "%s begins or ends with characters that S3 reserves: choose another name", quote(s.Bucket))
 	}
-	c.folders(at+".prefix", s.Prefix)
-	for _, part := range strings.Split(s.Prefix, "/") {
-		if slices.Contains(ownFolders, part) {
-			c.add(at+".prefix", "%s is a folder that rollout creates below the prefix: use another name", quote(part+"/"))
-		}
-	}
+	c.keyPrefix(at+".prefix", s.Prefix)
 }
 
 // reservedByS3 reports whether the name begins or ends with characters that S3

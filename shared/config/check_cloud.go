@@ -43,7 +43,6 @@ func (s CloudSecrets) check(c *checker, at string) {
 	for i, name := range s.Allowlist {
 		c.label(element(at+".allowlist", i), name, maxSecret, "")
 	}
-	c.folders(at+".prefix", s.Prefix)
 }
 
 func (f Fleet) check(c *checker, at string, p provider) {
@@ -62,6 +61,16 @@ func (f Fleet) check(c *checker, at string, p provider) {
 		}
 	}
 	c.pattern(at+".engine_image", f.EngineImage, imageName, `write one such as "vllm/vllm-openai:v0.11.0"`)
+}
+
+// keyPrefix checks the prefix of all keys of a bucket.
+func (c *checker) keyPrefix(field, prefix string) {
+	c.folders(field, prefix)
+	for _, part := range strings.Split(prefix, "/") {
+		if slices.Contains(ownFolders, part) {
+			c.add(field, "%s is a folder that rollout creates below the prefix: use another name", quote(part+"/"))
+		}
+	}
 }
 
 // folders checks a prefix of keys or names: it is empty or ends with "/".

@@ -9,20 +9,26 @@ import "slices"
 // other tables belongs to one provider; its type is in the file named after the
 // provider.
 type Cloud struct {
-	Provider string       `toml:"provider"` // one of Providers
-	Region   string       `toml:"region"`   // Example: "us-east-1"
-	Name     string       `toml:"name"`     // prefix of the names of functions and fleets; default: "rollout"
-	S3       S3           `toml:"s3"`
-	DynamoDB DynamoDB     `toml:"dynamodb"`
-	SQS      SQS          `toml:"sqs"`
-	Secrets  CloudSecrets `toml:"secrets"`
-	Fleet    Fleet        `toml:"fleet"`
+	Provider  string       `toml:"provider"` // one of Providers
+	Project   string       `toml:"project"`  // the id of Google Cloud's project; nothing at other providers
+	Region    string       `toml:"region"`   // Example: "us-east-1"
+	Name      string       `toml:"name"`     // prefix of the names of functions and fleets; default: "rollout"
+	S3        S3           `toml:"s3"`
+	DynamoDB  DynamoDB     `toml:"dynamodb"`
+	SQS       SQS          `toml:"sqs"`
+	GCS       GCS          `toml:"gcs"`
+	Firestore Firestore    `toml:"firestore"`
+	PubSub    PubSub       `toml:"pubsub"`
+	Secrets   CloudSecrets `toml:"secrets"`
+	Fleet     Fleet        `toml:"fleet"`
 }
 
 // CloudSecrets lists secrets that may be read, in addition to Deployment.Secrets.
 type CloudSecrets struct {
 	Allowlist []string `toml:"allowlist"`
-	Prefix    string   `toml:"prefix"` // of their names in the cloud's store; default: cloud.name and "/"
+	// Prefix begins their names in the cloud's store. Default: cloud.name and "/" or,
+	// where names have no slash, "-".
+	Prefix string `toml:"prefix"`
 }
 
 // Fleet bounds and describes the machines of a pool.

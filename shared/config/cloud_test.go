@@ -111,8 +111,8 @@ func TestParseDeploymentCloudProblems(t *testing.T) {
 		{"no provider", "[cloud.s3]\nbucket = 'acme'",
 			`d.toml:2: cloud.provider: missing: name the provider, such as provider = "aws", or remove [cloud] for an ` +
 				`installation on this machine`},
-		{"provider of a later version", "cloud.provider = 'gcp'",
-			`d.toml:2: cloud.provider: "gcp" is not a valid provider: use aws`},
+		{"unknown provider", "cloud.provider = 'azure'",
+			`d.toml:2: cloud.provider: "azure" is not a valid provider: use aws or gcp`},
 		{"provider misspelt", "cloud.provider = 'AWS'",
 			`d.toml:2: cloud.provider: "AWS" is not a valid provider; did you mean "aws"?`},
 		{"provider is a number", "cloud.provider = 3", `d.toml:2: cloud.provider: must be a string in quotes, is 3`},

@@ -31,7 +31,7 @@ type provider struct {
 }
 
 // providers lists the clouds that this version supports.
-func providers() []provider { return []provider{aws()} }
+func providers() []provider { return []provider{aws(), gcp()} }
 
 // Providers returns the values of cloud.provider that this version supports.
 func Providers() (names []string) {
@@ -55,7 +55,7 @@ func providerOf(name any) (provider, bool) {
 // foreignTables adds a problem for each table of [cloud] that belongs to another
 // provider, and for each table named after a provider.
 func (c *checker) foreignTables(table map[string]any, provider any) {
-	owners := map[string]string{"gcs": "gcp", "pubsub": "gcp", "firestore": "gcp"} // of a planned provider
+	owners := map[string]string{}
 	for _, p := range providers() {
 		for _, key := range p.tables {
 			owners[key] = p.name
@@ -70,7 +70,7 @@ func (c *checker) foreignTables(table map[string]any, provider any) {
 		if _, wrapped := table[key].(map[string]any); !wrapped {
 			continue
 		}
-		if _, ok := providerOf(key); ok || key == "gcp" {
+		if _, ok := providerOf(key); ok {
 			c.add("cloud."+key, "a provider's tables belong directly in [cloud], such as [cloud.s3]: move them there")
 		}
 	}
