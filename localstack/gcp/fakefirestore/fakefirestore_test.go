@@ -150,8 +150,10 @@ func TestQueryReturnsARangeInOrder(t *testing.T) {
 	}
 	query := func(limit int32, change func(*pb.StructuredQuery)) (string, error) {
 		q := &pb.StructuredQuery{
-			From:    []*pb.StructuredQuery_CollectionSelector{{CollectionId: "c"}},
-			OrderBy: []*pb.StructuredQuery_Order{{Field: &pb.StructuredQuery_FieldReference{FieldPath: "__name__"}, Direction: 1}},
+			From: []*pb.StructuredQuery_CollectionSelector{{CollectionId: "c"}},
+			OrderBy: []*pb.StructuredQuery_Order{{
+				Field: &pb.StructuredQuery_FieldReference{FieldPath: "__name__"}, Direction: 1,
+			}},
 			StartAt: edge("b"), EndAt: edge("e"), Limit: wrapperspb.Int32(limit),
 		}
 		change(q)
@@ -215,8 +217,9 @@ func TestBusiestCountsWritesInAnyWindow(t *testing.T) {
 	}
 	for window, want := range map[time.Duration]int{10 * time.Second: 3, 2 * time.Second: 2, time.Hour: 5} {
 		name, n := s.Busiest(window)
-		if wantName := map[bool]string{true: "slow", false: "fast"}[window == time.Hour]; n != want || name != nameOf(wantName) {
-			t.Errorf("within %v: %s %d times, want %s %d times", window, name, n, wantName, want)
+		id := map[bool]string{true: "slow", false: "fast"}[window == time.Hour]
+		if n != want || name != nameOf(id) {
+			t.Errorf("within %v: %s %d times, want %s %d times", window, name, n, id, want)
 		}
 	}
 	if _, err := c.write(remove("slow", updatedAt(timestamppb.Now()))); err == nil {

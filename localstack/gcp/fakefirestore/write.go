@@ -77,8 +77,9 @@ func checkPrecondition(name string, doc *pb.Document, p *pb.Precondition) error 
 		case doc == nil:
 			return status.Errorf(codes.NotFound, "No document to update: %s", name)
 		case !c.UpdateTime.AsTime().Equal(doc.UpdateTime.AsTime()):
-			return status.Errorf(codes.FailedPrecondition, "the stored version (%d) does not match the required base version (%d)",
-				doc.UpdateTime.AsTime().UnixMicro(), c.UpdateTime.AsTime().UnixMicro())
+			return status.Errorf(codes.FailedPrecondition,
+				"the stored version (%d) does not match the required base version (%d)", doc.UpdateTime.AsTime().UnixMicro(),
+				c.UpdateTime.AsTime().UnixMicro())
 		}
 	}
 	return nil

@@ -12,7 +12,8 @@ import (
 )
 
 // resource matches the resource names of topics and subscriptions.
-var resource = regexp.MustCompile(`^projects/[a-z][a-z0-9-]*/(topics|subscriptions)/([A-Za-z][A-Za-z0-9._~+%-]{2,254})$`)
+var resource = regexp.MustCompile(
+	`^projects/[a-z][a-z0-9-]*/(topics|subscriptions)/([A-Za-z][A-Za-z0-9._~+%-]{2,254})$`)
 
 // checkResource refuses what is not a name of that kind of resource.
 func checkResource(kind, name string) error {

@@ -256,9 +256,8 @@ func TestLimitsArePubSubs(t *testing.T) {
 		many[i] = id
 	}
 	wantCode(t, c.ack(many...), codes.InvalidArgument, "3,000 ids")
-	if _, err := c.topics.GetTopic(t.Context(), &pb.GetTopicRequest{Topic: topic + "x"}); status.Code(err) != codes.NotFound {
-		t.Errorf("an absent topic: %v", err)
-	}
+	_, err := c.topics.GetTopic(t.Context(), &pb.GetTopicRequest{Topic: topic + "x"}, once())
+	wantCode(t, err, codes.NotFound, "an absent topic")
 	for what, change := range map[string]func(*pb.Subscription){
 		"a deadline of 9 s":  func(s *pb.Subscription) { s.AckDeadlineSeconds = 9 },
 		"a deadline of 11 m": func(s *pb.Subscription) { s.AckDeadlineSeconds = 660 },
