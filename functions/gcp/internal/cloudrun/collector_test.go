@@ -1,0 +1,145 @@
+package cloudrun
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+)
+
+// steps records the batches of a collector. A step takes a while, and leaves out the
+// messages whose body is "no".
+type steps struct {
+	takes   time.Duration
+	mu      sync.Mutex
+	batches [][]string
+	at      []time.Duration
+	began   time.Time
+	running int
+	overlap bool
+}
+
+func (s *steps) handle(_ context.Context, ms []queue.Message) (done []string) {
+	s.mu.Lock()
+	s.running++
+	s.overlap = s.overlap || s.running > 1
+	var bodies []string
+	for _, m := range ms {
+		bodies = append(bodies, string(m.Body))
+		if string(m.Body) != "no" {
+			done = append(done, m.Receipt)
+		}
+	}
+	slices.Sort(bodies)
+	s.batches, s.at = append(s.batches, bodies), append(s.at, time.Since(s.began))
+	s.mu.Unlock()
+	time.Sleep(s.takes) // the bubble's clock
+	s.mu.Lock()
+	s.running--
+	s.mu.Unlock()
+	return done
+}
+
+// collect runs a test of a collector in a bubble.
+func collect(t *testing.T, o CollectorOptions, takes time.Duration, body func(t *testing.T, c *Collector, s *steps)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &steps{takes: takes, began: time.Now()}
+		body(t, Collect(ctx, o, s.handle), s)
+		if s.overlap {
+			t.Error("two steps ran at once")
+		}
+	})
+}
+
+func TestPushesOfASecondAreOneStep(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 0, func(t *testing.T, c *Collector, s *steps) {
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 240 * time.Millisecond) // the last comes before the second is over
+				if err := c.Handle(t.Context(), Push{ID: "m", Data: []byte(fmt.Sprint(i))}); err != nil {
+					t.Errorf("push %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		if want := "[[0 1 2 3 4]] [1s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
+		}
+	})
+}
+
+func TestFullBatchDoesNotWait(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{Most: 3}, 0, func(t *testing.T, c *Collector, s *steps) {
+		var all sync.WaitGroup
+		for range 7 {
+			all.Go(func() { _ = c.Handle(t.Context(), Push{Data: []byte("x")}) })
+		}
+		all.Wait()
+		if want := "[[x x x] [x x x] [x]] [0s 0s 1s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
+		}
+	})
+}
+
+func TestEachPushGetsItsOwnResult(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 0, func(t *testing.T, c *Collector, _ *steps) {
+		var all sync.WaitGroup
+		for _, body := range []string{"yes", "no", "yes"} {
+			all.Go(func() {
+				err := c.Handle(t.Context(), Push{ID: "same", Data: []byte(body)})
+				if (body == "no") != fault.Is(err, fault.Unavailable) || (body == "yes") != (err == nil) {
+					t.Errorf("the push of %q got %v", body, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// Pushes that arrive during a step are one batch.
+func TestStepsFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 10*time.Second, func(t *testing.T, c *Collector, s *steps) {
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 2 * time.Second)
+				if err := c.Handle(t.Context(), Push{Data: []byte(fmt.Sprint(i))}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if want := "[[0] [1 2 3]] [1s 12s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
+		}
+	})
+}
+
+func TestPushThatMayNotWaitLongerIsHandedBack(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 10*time.Second, func(t *testing.T, c *Collector, _ *steps) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := c.Handle(ctx, Push{Data: []byte("x")}); !fault.Is(err, fault.Canceled) {
+			t.Errorf("during its step: %v", err)
+		}
+		if err := c.Handle(ctx, Push{Data: []byte("y")}); !fault.Is(err, fault.Canceled) {
+			t.Errorf("before its step: %v", err)
+		}
+		time.Sleep(20 * time.Second) // the step ends, and nobody waits for it
+	})
+}
