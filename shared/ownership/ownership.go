@@ -67,8 +67,14 @@ type Bucket struct {
 	Adopts func(ctx context.Context, m Mark) (bool, error)
 }
 
+// CloudInstallation is what OfCloud needs of a cloud.Installation.
+type CloudInstallation interface {
+	Stores() cloud.Stores
+	ObjectURL(key string) string
+}
+
 // OfCloud returns the bucket of an installation in a cloud.
-func OfCloud(in cloud.Installation) Bucket {
+func OfCloud(in CloudInstallation) Bucket {
 	s := in.Stores()
 	return Bucket{Ports: s.Ports, Address: in.ObjectURL,
 		Place:  fmt.Sprintf("%s in %s", s.Deployment.Cloud.Name, s.Deployment.Cloud.Region),

@@ -1,0 +1,38 @@
+package gcp
+
+import (
+	"fmt"
+	"time"
+
+	"rollout/shared/cloud"
+	"rollout/shared/config"
+	"rollout/shared/host"
+)
+
+// ProfileOf returns the capabilities and hints of a stack, whose functions Cloud Run
+// starts when they are needed, and whose queues are billed by request; see
+// cloud.Provider. Machines are started by people: the stack has no fleet.
+func ProfileOf(d config.Deployment) cloud.Profile {
+	logs := func(function string) string {
+		return fmt.Sprintf("`gcloud run services logs read %s --region=%s --project=%s`",
+			d.Cloud.FunctionName(function), d.Cloud.Region, d.Cloud.Project)
+	}
+	return cloud.Profile{
+		Capabilities: cloud.Capabilities{LongPoll: true, BilledQueues: true, DeclaredQueues: true, RemoteBucket: true},
+		Hints: cloud.Hints{
+			PickupTime: 30 * time.Second, // functions may have to start first
+			Start: fmt.Sprintf("look at the functions' logs: %s, and %s",
+				logs(host.PlanFunction), logs(host.CoordinateFunction)),
+			Workers: func(pool string) string {
+				return "start `gpuworker --cloud gcp --pool " + pool + "` on a machine with a GPU"
+			},
+			Replacement: "start `gpuworker` on other machines",
+			ConsoleOutput: func(machine string) string {
+				return fmt.Sprintf("gcloud logging read 'resource.labels.instance_id=%q' --project=%s", machine, d.Cloud.Project)
+			},
+			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds, and one that was lost is sent again "+
+				"within some two hours; if it stays, see why in the log of its function, %s, and put the file there again",
+				logs(host.SubmitFunction)),
+		},
+	}
+}
