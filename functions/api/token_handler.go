@@ -1,4 +1,4 @@
-package main
+package api
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"sync"
 
-	"rollout/functions/api"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/observe"
@@ -14,13 +13,19 @@ import (
 	"rollout/shared/secret"
 )
 
-// tokenHandler is the API with a required token. It reads the token at the first
-// request, so that a cold start waits for no other service, and keeps it. While
-// the token can't be read, it answers every request with 503.
+// TokenHandler returns the API with a required token, the secret listen.TokenSecret.
+// It reads the token at the first request, so that a cold start of a function waits
+// for no other service, and keeps it. While the token can't be read, it answers every
+// request with 503.
+func (s *Service) TokenHandler(secrets secret.Store, log *slog.Logger, v probes.Probes) http.Handler {
+	return &tokenHandler{secrets: secrets, log: log, service: s, probes: v}
+}
+
+// tokenHandler is the handler of TokenHandler.
 type tokenHandler struct {
 	secrets secret.Store
 	log     *slog.Logger
-	service *api.Service
+	service *Service
 	probes  probes.Probes
 
 	mu   sync.Mutex

@@ -24,7 +24,7 @@ func main() {
 		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))
 		}
-		return lambdaurl.Wrap(&tokenHandler{secrets: s.Secrets, log: s.Ports.Log, service: service, probes: v})
+		return lambdaurl.Wrap(service.TokenHandler(s.Secrets, s.Ports.Log, v))
 	})
 }
 

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"context"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	lambdaevents "github.com/aws/aws-lambda-go/events"
@@ -15,10 +11,8 @@ import (
 	"rollout/functions/api"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/observe/probes"
-	"rollout/shared/secret"
 )
 
 func service() (*api.Service, probes.Probes) {
@@ -53,38 +47,6 @@ func TestWithoutATokenOnlySignedRequestsAreAnswered(t *testing.T) {
 		}
 		if _, err := io.ReadAll(out.Body); err != nil || out.StatusCode != c.want {
 			t.Errorf("%s: %d, %v", name, out.StatusCode, err)
-		}
-	}
-}
-
-// secrets returns the results of its functions, one for each call.
-type secrets []func() (secret.Value, error)
-
-func (s *secrets) Get(context.Context, string) (secret.Value, error) {
-	f := (*s)[0]
-	*s = (*s)[1:]
-	return f()
-}
-
-func TestRequestsAreRefusedUntilTheTokenCanBeRead(t *testing.T) {
-	t.Parallel()
-	service, v := service()
-	answers := &secrets{
-		func() (secret.Value, error) { return secret.Value{}, fault.New(fault.Throttled, "slow down") },
-		func() (secret.Value, error) { return secret.NewValue(""), nil },
-		func() (secret.Value, error) { return secret.NewValue("s3cret"), nil }, // read once
-	}
-	handler := &tokenHandler{secrets: answers, log: slog.New(slog.DiscardHandler), service: service, probes: v}
-	const url = "https://x.lambda-url.us-east-1.on.aws/v1/runs"
-	for _, want := range []int{
-		http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusOK, http.StatusOK,
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), "GET", url, strings.NewReader(""))
-		r.Header.Set("Authorization", "Bearer s3cret")
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("answered %d, want %d", w.Code, want)
 		}
 	}
 }
