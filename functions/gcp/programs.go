@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"rollout/events"
+	"rollout/functions/api"
+	"rollout/functions/coordinate"
+	"rollout/functions/finalize"
+	"rollout/functions/gcp/internal/cloudrun"
+	"rollout/functions/interrupt"
+	"rollout/functions/plan"
+	"rollout/functions/reclaim"
+	"rollout/functions/submit"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/gcp"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/listen"
+	"rollout/shared/observe/probes"
+	"rollout/shared/ownership"
+)
+
+// program returns the service of a function of an installation. It works until ctx
+// ends.
+type program = func(ctx context.Context, s *gcp.Stack) http.Handler
+
+// programs returns the program of each function by its name.
+func programs() map[string]program {
+	return map[string]program{
+		host.SubmitFunction:     serveSubmit,
+		host.PlanFunction:       servePlan,
+		host.CoordinateFunction: serveCoordinate,
+		host.FinalizeFunction:   serveFinalize,
+		host.ReclaimFunction:    serveReclaim,
+		host.InterruptFunction:  serveInterrupt,
+		host.APIFunction:        serveAPI,
+	}
+}
+
+// pushes returns the service of push subscriptions, which have the names of their
+// topics.
+func pushes(s *gcp.Stack, topics map[string]cloudrun.Handler) http.Handler {
+	subscriptions := map[string]cloudrun.Handler{}
+	for topic, handle := range topics {
+		subscriptions[s.Deployment.Cloud.PubSub.Prefix+topic] = handle
+	}
+	return cloudrun.Pushes(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, subscriptions)
+}
+
+// serveSubmit serves the bucket's notifications of new objects, and the product's
+// own events of objects and retries. It refuses the objects of a bucket that another
+// installation owns.
+func serveSubmit(_ context.Context, s *gcp.Stack) http.Handler {
+	at := gcp.ProfileOf(s.Deployment).Capabilities
+	sub := submit.New(s.Ports, submit.Options{Deployment: s.Deployment, At: at})
+	claim := ownership.OfCloud(s).ClaimOnce()
+	uploaded := func(ctx context.Context, e events.ObjectCreated) error {
+		if err := claim(ctx); err != nil {
+			return err
+		}
+		return sub.Uploaded(ctx, e)
+	}
+	bucket := s.Deployment.Cloud.GCS
+	return pushes(s, map[string]cloudrun.Handler{
+		gcp.ObjectsTopic: cloudrun.Objects(s.Ports, cloudrun.Bucket{Name: bucket.Bucket, Prefix: bucket.Prefix}, uploaded),
+		host.SubmitFunction: cloudrun.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
+			switch p := p.(type) {
+			case events.ObjectCreated:
+				return uploaded(ctx, p)
+			case events.RetryRequested:
+				return sub.Retry(ctx, p)
+			}
+			return fault.New(fault.Invalid, "event %T is not for submit", p)
+		}),
+	})
+}
+
+// servePlan serves runs to plan, and ranges of their inputs.
+func servePlan(_ context.Context, s *gcp.Stack) http.Handler {
+	planner := plan.New(s.Ports, plan.Options{Leases: true})
+	return pushes(s, map[string]cloudrun.Handler{
+		host.PlanFunction: cloudrun.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
+			switch p := p.(type) {
+			case events.RunSubmitted:
+				return planner.Submitted(ctx, p)
+			case events.PlanRange:
+				return planner.CutRange(ctx, p)
+			}
+			return fault.New(fault.Invalid, "event %T is not for plan", p)
+		}),
+	})
+}
+
+// serveCoordinate serves the events of runs, those of a second in one step. The
+// service must have one instance at most: others would only compete with it.
+func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
+	c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
+		Timings: host.Timings(s.Deployment.Health),
+		Grace:   s.Deployment.Defaults.Limits.Grace.Std(),
+		Shared:  true,
+		Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+	})
+	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, c.HandleBatch)
+	return pushes(s, map[string]cloudrun.Handler{host.CoordinateQueue: steps.Handle})
+}
+
+// serveFinalize serves runs that end, and segments of their files.
+func serveFinalize(_ context.Context, s *gcp.Stack) http.Handler {
+	f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs),
+		finalize.Options{Segments: &finalize.SegmentOptions{}})
+	return pushes(s, map[string]cloudrun.Handler{
+		host.FinalizeFunction: cloudrun.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
+			switch p := p.(type) {
+			case events.Finalize:
+				return f.Finalize(ctx, p)
+			case events.FinalizeSegment:
+				return f.WriteSegment(ctx, p)
+			}
+			return fault.New(fault.Invalid, "event %T is not for finalize", p)
+		}),
+	})
+}
+
+// serveReclaim serves the timer, every minute.
+func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
+	o := reclaim.ScheduleOptions{
+		Timings: host.Timings(s.Deployment.Health),
+		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check},
+	}
+	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
+		return reclaim.ScanOnce(ctx, s.Ports, o)
+	})
+}
+
+// serveInterrupt serves what the audit log says of machines.
+func serveInterrupt(_ context.Context, s *gcp.Stack) http.Handler {
+	i := interrupt.New(s.Ports, interrupt.Options{
+		Deployment: s.Deployment,
+		Hints:      gcp.ProfileOf(s.Deployment).Hints,
+		FleetOf: func(_ context.Context, machine string) (string, error) {
+			return "", fault.New(fault.NotFound, "machine %s is in no fleet: the installation has none", machine)
+		},
+	})
+	return pushes(s, map[string]cloudrun.Handler{gcp.MachinesTopic: cloudrun.Notices(s.Ports, i.Handle)})
+}
+
+// serveAPI serves the API. If the config allows the secret api-token, requests must
+// carry that token, and anyone may call the service. Otherwise the service must
+// demand the role of an invoker, and requests without an identity token are refused
+// here, too.
+func serveAPI(_ context.Context, s *gcp.Stack) http.Handler {
+	service := api.New(s.Ports, s.Deployment, gcp.ProfileOf(s.Deployment))
+	v := probes.Probes{Ping: s.Ports.Docs.Ping}
+	if slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
+		return service.TokenHandler(s.Secrets, s.Ports.Log, v)
+	}
+	return service.AuthenticatedHandler(cloudrun.IsAuthenticated, v)
+}
