@@ -112,6 +112,13 @@ var remedies = map[string]string{
 	"retentionPolicyNotMet":           "remove the bucket's retention policy: rollout deletes and replaces objects",
 }
 
+// serviceError is an error of a call of the SDK. Other errors of this package come from
+// its own checks.
+type serviceError struct{ error }
+
+// Unwrap returns the SDK's error.
+func (e *serviceError) Unwrap() error { return e.error }
+
 // translate wraps err with its kind, the remedy for its reason and the operation
 // that format describes. If ctx, the request's context, has ended, the kind is
 // Canceled. A nil err stays nil.
@@ -123,7 +130,7 @@ func translate(ctx context.Context, err error, format string, args ...any) error
 	if ctx.Err() != nil {
 		kind = fault.Canceled
 	}
-	e := fault.WithKind(kind, err, format, args...).(*fault.Error)
+	e := fault.WithKind(kind, &serviceError{err}, format, args...).(*fault.Error)
 	e.Remedy = remedies[reasonOf(err)]
 	return e
 }

@@ -26,6 +26,7 @@ type Stack struct {
 	Ports      host.Ports // with retries
 	Bucket     *Bucket
 	Secrets    secret.Store
+	Google     Config // for probes
 }
 
 // StackOptions configure OpenStack. The zero value suits a command.
@@ -86,6 +87,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 		},
 		Bucket:  bucket,
 		Secrets: secrets,
+		Google:  cfg,
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"rollout/shared/aws"
 	"rollout/shared/cloud"
 	"rollout/shared/fault"
+	"rollout/shared/gcp"
 )
 
 // Providers returns the clouds that this program can open. To add a cloud, add
@@ -14,6 +15,7 @@ import (
 func Providers() []cloud.Provider {
 	return []cloud.Provider{
 		aws.Provider{},
+		gcp.Provider{},
 	}
 }
 
