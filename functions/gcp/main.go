@@ -1,6 +1,7 @@
 // Command gcp is all functions of rollout as services of Cloud Run: one program in
 // one image, of which FUNCTION_TARGET names the function. ROLLOUT_CONFIG has the
-// deployment's config, and PORT is where Cloud Run sends requests.
+// deployment's config, and PORT is where Cloud Run sends requests. LOCAL_ONLY=true
+// keeps the service on this machine.
 package main
 
 import (
@@ -40,5 +41,10 @@ func serve(ctx context.Context, lookup func(string) string) error {
 		return err
 	}
 	functions.HTTP(name, wire(ctx, s).ServeHTTP)
-	return fault.WithKind(fault.Unavailable, funcframework.Start(cmp.Or(lookup("PORT"), "8080")), "serve the function %s", name)
+	address := ""
+	if lookup("LOCAL_ONLY") == "true" {
+		address = "127.0.0.1"
+	}
+	err = funcframework.StartHostPort(address, cmp.Or(lookup("PORT"), "8080"))
+	return fault.WithKind(fault.Unavailable, err, "serve the function %s", name)
 }

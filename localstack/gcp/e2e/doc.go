@@ -1,0 +1,8 @@
+// Package e2e answers prompts with the functions of Google Cloud as they are
+// deployed: processes of one program, which Pub/Sub pushes to, over emulators of
+// Cloud Storage, Firestore and Pub/Sub. A worker of the product pulls the work.
+//
+//	prompts ──▶ bucket ──notification──▶ topics ──pushes──▶ functions ──▶ completions
+//	                                       ▲                    │
+//	                              worker ──┴────── topics ◀─────┘
+package e2e

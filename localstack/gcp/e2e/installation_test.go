@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+
+	"rollout/localstack/gcp/fakefirestore"
+	"rollout/localstack/gcp/fakegcs"
+	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/subprocess"
+	"rollout/shared/config"
+	"rollout/shared/gcp"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+)
+
+const (
+	bucket = "acme-rollout"
+	// toml is the deployment's config.
+	toml = `schema_version = 1
+[cloud]
+provider = "gcp"
+project = "acme-ml"
+region = "us-central1"
+gcs.bucket = "` + bucket + `"
+gcs.prefix = "team-a/"
+
+[[pool]]
+name = "default"
+model = "mock"
+`
+)
+
+// installation is a deployed installation: emulators, topics, subscriptions, and the
+// processes of its functions.
+type installation struct {
+	*gcp.Stack // of the test's own process
+	firestore  *fakefirestore.Server
+	pubsub     *fakepubsub.Server
+	storage    *fakegcs.Server
+	addresses  map[string]string // of the functions
+	log        *safeBuffer       // what the functions said
+}
+
+// faults are those of an installation's emulators.
+type faults struct {
+	firestore fakefirestore.Faults
+	pubsub    fakepubsub.Faults
+	storage   *fakegcs.Faults
+}
+
+// deploy starts an installation until the test ends. It sets the environment of the
+// test, which therefore cannot run in parallel with others.
+func deploy(t *testing.T, f faults) *installation {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: it starts processes, and -short is set")
+	}
+	in := &installation{
+		firestore: fakefirestore.Start(t, fakefirestore.Options{Faults: f.firestore}),
+		pubsub:    fakepubsub.Start(t, fakepubsub.Options{Faults: f.pubsub}),
+		addresses: map[string]string{},
+		log:       &safeBuffer{},
+	}
+	storage, address, end, err := fakegcs.Start(fakegcs.Options{Faults: f.storage, Notify: in.notify})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	in.storage = storage
+	in.storage.MakeBucket(bucket, true)
+	t.Setenv(gcp.StorageEmulatorVariable, address)
+	t.Setenv(gcp.FirestoreEmulatorVariable, in.firestore.Address)
+	t.Setenv(gcp.PubSubEmulatorVariable, in.pubsub.Address)
+
+	d, err := config.ParseDeployment("rollout.toml", []byte(toml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Stack, err = gcp.OpenStack(t.Context(), d, gcp.StackOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction,
+		host.FinalizeFunction, host.ReclaimFunction, host.InterruptFunction} {
+		in.start(t, name)
+	}
+	in.createTopics(t)
+	return in
+}
+
+// start starts the process of a function, and waits until it answers.
+func (in *installation) start(t *testing.T, name string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil { // the process takes the port over
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(address, ":")
+	cmd := exec.Command(program)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(),
+		"FUNCTION_TARGET=" + name, "PORT=" + port, "LOCAL_ONLY=true", "ROLLOUT_CONFIG=" + toml}
+	for _, variable := range []string{gcp.StorageEmulatorVariable, gcp.FirestoreEmulatorVariable,
+		gcp.PubSubEmulatorVariable} {
+		cmd.Env = append(cmd.Env, variable+"="+os.Getenv(variable))
+	}
+	cmd.Stdout, cmd.Stderr = in.log, in.log
+	if err := subprocess.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has nothing to lose
+		<-ended
+	})
+	in.addresses[name] = "http://" + address
+	for {
+		response, err := http.Post("http://"+address, "application/json", strings.NewReader("{}"))
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusForbidden {
+				t.Fatalf("%s answers a stranger with %s", name, response.Status)
+			}
+			return
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("%s ended: %v\n%s", name, err, in.log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// createTopics creates what the deployment creates: a topic with a push subscription
+// for each function and source of events, and queues that workers pull.
+func (in *installation) createTopics(t *testing.T) {
+	t.Helper()
+	dead := queue.DeadLetterQueue
+	for _, name := range []string{dead(host.TaskQueue), dead(host.CoordinateQueue), dead(host.WorkQueue("default")),
+		dead(host.UrgentQueue("default"))} {
+		in.subscribe(t, name, "", "")
+	}
+	for _, name := range []string{host.WorkQueue("default"), host.UrgentQueue("default")} {
+		in.subscribe(t, name, dead(name), "")
+	}
+	for topic, function := range map[string]string{
+		gcp.ObjectsTopic: host.SubmitFunction, host.SubmitFunction: host.SubmitFunction,
+		host.PlanFunction: host.PlanFunction, host.FinalizeFunction: host.FinalizeFunction,
+		gcp.MachinesTopic: host.InterruptFunction,
+	} {
+		in.subscribe(t, topic, dead(host.TaskQueue), function)
+	}
+	in.subscribe(t, host.CoordinateQueue, dead(host.CoordinateQueue), host.CoordinateFunction)
+}
+
+// subscribe creates a topic and its subscription. Its messages are pushed to the
+// function, if it names one.
+func (in *installation) subscribe(t *testing.T, name, dead, function string) {
+	t.Helper()
+	s := &pb.Subscription{Name: in.resource("subscriptions", name), Topic: in.resource("topics", name),
+		AckDeadlineSeconds: 30}
+	if dead != "" {
+		s.DeadLetterPolicy = &pb.DeadLetterPolicy{DeadLetterTopic: in.resource("topics", dead),
+			MaxDeliveryAttempts: queue.MaxReceives}
+	}
+	if function != "" {
+		s.AckDeadlineSeconds = 600
+		token := &pb.PushConfig_OidcToken{ServiceAccountEmail: in.Deployment.Cloud.PubSub.PushAccount}
+		s.PushConfig = &pb.PushConfig{PushEndpoint: in.addresses[function],
+			AuthenticationMethod: &pb.PushConfig_OidcToken_{OidcToken: token}}
+	}
+	if _, err := in.pubsub.CreateTopic(t.Context(), &pb.Topic{Name: s.Topic}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.pubsub.CreateSubscription(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resource returns the resource name of a topic or subscription.
+func (in *installation) resource(kind, name string) string {
+	cloud := in.Deployment.Cloud
+	return "projects/" + cloud.Project + "/" + kind + "/" + cloud.PubSub.Prefix + name
+}
+
+// notify publishes a bucket's notification, if the object is below the prefix of the
+// notification's configuration.
+func (in *installation) notify(n fakegcs.Notification) {
+	if !strings.HasPrefix(n.Object, "team-a/prompts/") {
+		return
+	}
+	_, err := in.pubsub.Publish(context.Background(), &pb.PublishRequest{
+		Topic:    in.resource("topics", gcp.ObjectsTopic),
+		Messages: []*pb.PubsubMessage{{Data: n.ObjectDescription, Attributes: n.Attributes()}},
+	})
+	if err != nil {
+		fmt.Fprintln(in.log, "notification:", err)
+	}
+}
+
+// tick calls the timer's function until ctx ends, more often than Cloud Scheduler.
+func (in *installation) tick(ctx context.Context) {
+	timer := time.NewTicker(2 * time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, in.addresses[host.ReclaimFunction], http.NoBody)
+		if err != nil {
+			return
+		}
+		account := in.Deployment.Cloud.PubSub.PushAccount
+		r.Header.Set("Authorization", "Bearer "+fakepubsub.Token(account, "", time.Now()))
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			continue
+		}
+		if _ = response.Body.Close(); response.StatusCode != http.StatusNoContent {
+			fmt.Fprintln(in.log, "the timer is answered with", response.Status)
+		}
+	}
+}
+
+// safeBuffer is a buffer that several processes write.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
