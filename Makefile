@@ -95,6 +95,7 @@ lint: ## check format, vet, staticcheck, spelling, links, imports, licences and 
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd $(EMULATORS) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd $(EMULATORS_GCP) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	cd $(BROWSER) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	@$(GO) run $(MISSPELL) -error $$(git ls-files '*.go' '*.md' '*.sh' '*.toml' '*.yml' Makefile ':!*testdata*')
 	$(GO) test ./scripts/imports ./scripts/docs
@@ -113,9 +114,11 @@ fuzz: ## fuzz every parser for FUZZTIME each
 
 ## Test
 
-# EMULATORS is the nested module whose tests need nothing but Go. Its tests
-# against other emulators have a target of their own, test-emulators.
+# EMULATORS and EMULATORS_GCP are the nested modules whose tests need nothing but Go.
+# Tests of the former against other emulators have a target of their own,
+# test-emulators.
 EMULATORS            = localstack/aws
+EMULATORS_GCP        = localstack/gcp
 OTHER_EMULATORS     ?= out/emulators
 OTHER_EMULATOR_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
@@ -123,6 +126,7 @@ test: ## run all tests that need nothing but Go
 	$(GO) test -timeout 10m ./...
 	cd $(EMULATORS) && $(GO) test -timeout 30m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
 	cd $(EMULATORS) && $(GO) test -timeout 30m ./e2e # alone: it keeps the machine busy
+	cd $(EMULATORS_GCP) && $(GO) test -timeout 10m ./...
 .PHONY: test
 
 # The package of the seeded simulation, and its seed; without one the test uses

@@ -198,5 +198,10 @@ var Linked = []struct {
 		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
 			"github.com/parquet-go/...", "rollout/shared/gcp/...", "cloud.google.com/..."},
 	},
+	{
+		Programs: "./functions/gcp",
+		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
+			"github.com/parquet-go/...", "rollout/shared/aws/...", "github.com/aws/..."},
+	},
 	{Programs: "./gpuworker", Never: []string{"github.com/parquet-go/..."}}, // only rollout convert reads Parquet
 }

@@ -70,6 +70,7 @@ var Programs = []Program{
 	{Packages: "./scripts/rollout", Platforms: desktop},
 	{Packages: "./gpuworker", Platforms: desktop},
 	{Packages: "./functions/aws/...", Tags: "lambda.norpc", Platforms: []string{"linux/amd64", "linux/arm64"}},
+	{Packages: "./functions/gcp", Platforms: []string{"linux/amd64"}}, // the one that Cloud Run runs
 }
 
 var desktop = []string{"darwin/amd64", "darwin/arm64", "linux/amd64", "linux/arm64"}

@@ -117,20 +117,21 @@ func TestNotificationsBecomeNewObjects(t *testing.T) {
 	in := Bucket{"acme", "team-a/"}
 	const size = `{"kind":"storage#object","size":"7"}`
 	mine := events.ObjectCreated{Bucket: "acme", Key: "prompts/a b.jsonl", Version: "1700", Size: 7}
+	const uploaded = "OBJECT_FINALIZE"
 	for name, c := range map[string]struct {
 		push Push
 		ok   bool
 		kind fault.Kind
 	}{
-		"a new object":     {notification("OBJECT_FINALIZE", "acme", "team-a/prompts/a b.jsonl", "1700", size), true, 0},
+		"a new object":     {notification(uploaded, "acme", "team-a/prompts/a b.jsonl", "1700", size), true, 0},
 		"a deleted object": {notification("OBJECT_DELETE", "acme", "team-a/prompts/a b.jsonl", "1700", size), false, 0},
-		"another bucket":   {notification("OBJECT_FINALIZE", "other", "team-a/prompts/a b.jsonl", "1700", size), false, 0},
-		"another folder":   {notification("OBJECT_FINALIZE", "acme", "prompts/a b.jsonl", "1700", size), false, 0},
-		"the prefix":       {notification("OBJECT_FINALIZE", "acme", "team-a/", "1700", size), false, 0},
-		"no generation":    {notification("OBJECT_FINALIZE", "acme", "team-a/x", "", size), false, fault.Invalid},
-		"bad generation":   {notification("OBJECT_FINALIZE", "acme", "team-a/x", "-1", size), false, fault.Invalid},
-		"no object":        {notification("OBJECT_FINALIZE", "acme", "team-a/x", "1", ""), false, fault.Invalid},
-		"a size in words":  {notification("OBJECT_FINALIZE", "acme", "team-a/x", "1", `{"size":"big"}`), false, fault.Invalid},
+		"another bucket":   {notification(uploaded, "other", "team-a/prompts/a b.jsonl", "1700", size), false, 0},
+		"another folder":   {notification(uploaded, "acme", "prompts/a b.jsonl", "1700", size), false, 0},
+		"the prefix":       {notification(uploaded, "acme", "team-a/", "1700", size), false, 0},
+		"no generation":    {notification(uploaded, "acme", "team-a/x", "", size), false, fault.Invalid},
+		"bad generation":   {notification(uploaded, "acme", "team-a/x", "-1", size), false, fault.Invalid},
+		"no object":        {notification(uploaded, "acme", "team-a/x", "1", ""), false, fault.Invalid},
+		"a size in words":  {notification(uploaded, "acme", "team-a/x", "1", `{"size":"big"}`), false, fault.Invalid},
 		"no notification":  {Push{ID: "1", Data: []byte("x")}, false, 0},
 	} {
 		got, ok, err := in.readObject(c.push)
