@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rollout/shared/fault"
 )
@@ -155,4 +157,22 @@ func TestTimerIsCalledByItsAccount(t *testing.T) {
 	if got := post(service, own(), ""); got != 503 {
 		t.Errorf("a failure is answered with %d", got)
 	}
+}
+
+// Work that takes longer than a push may wait is stopped and handed back in time.
+func TestLongWorkIsHandedBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		service := Pushes(quiet, account, map[string]Handler{"s": func(ctx context.Context, _ Push) error {
+			<-ctx.Done()
+			return fault.WithKind(fault.Canceled, ctx.Err(), "plan the run")
+		}})
+		if got := post(service, own(), pushText("s", "x", nil)); got != 503 {
+			t.Errorf("answered %d, want 503", got)
+		}
+		if spent := time.Since(began); spent != 540*time.Second {
+			t.Errorf("answered after %v, want 9 minutes: Pub/Sub waits for 10", spent)
+		}
+	})
 }
