@@ -82,6 +82,10 @@ func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	}
 	d.Health, d.Worker.DrainBudget = p.health(), p.drainBudget
 	d.Cloud = p.cloud()
+	if _, ok := table["fleet"]; ok && !p.startsMachines() {
+		c.add("cloud.fleet", "rollout does not start machines on the provider %q: remove it, and start workers yourself",
+			p.name)
+	}
 	if _, ok := tree["bucket"]; ok {
 		c.add("bucket", "%s names the bucket: remove this key", p.bucketKey)
 	}

@@ -27,8 +27,6 @@ func TestGoogleCloudNeedsProjectRegionAndBucket(t *testing.T) {
 		Firestore: Firestore{"rollout"},
 		PubSub:    PubSub{"rollout-", "rollout-push@acme-ml.iam.gserviceaccount.com"},
 		Secrets:   CloudSecrets{Prefix: "rollout-"},
-		Fleet: Fleet{8, 4, Duration(5 * time.Minute), []string{"g2-standard-8", "g2-standard-12"},
-			"vllm/vllm-openai:v0.11.0"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -60,8 +58,11 @@ func TestGoogleCloudProblems(t *testing.T) {
 				`such as "rollout-push@acme-ml.iam.gserviceaccount.com"`},
 		"a folder of secrets": {gcpHead + "secrets.prefix = 'a/'",
 			`d.toml:7: cloud.secrets.prefix: "a/" can't be used here: use at most 100 of letters, digits, - and _`},
-		"a machine of another cloud": {gcpHead + "fleet.instance_types = ['g6.xlarge']",
-			`d.toml:7: cloud.fleet.instance_types[0]: "g6.xlarge" can't be used here: write one such as "g2-standard-8"`},
+		"machines": {gcpHead + "fleet.max_machines = 3",
+			`d.toml:7: cloud.fleet: rollout does not start machines on the provider "gcp": remove it, and start workers ` +
+				`yourself`},
+		"a project on AWS": {head + cloudHead + "project = 'acme-ml'",
+			`d.toml:6: cloud.project: belongs to the provider "gcp", and cloud.provider is "aws": remove it`},
 		"a table of another provider": {gcpHead + "sqs.prefix = 'b-'",
 			`d.toml:7: cloud.sqs: belongs to the provider "aws", and cloud.provider is "gcp": remove it`},
 	} {

@@ -10,7 +10,7 @@ import (
 // one file, named after it, with the types of its tables and this value.
 type provider struct {
 	name   string
-	tables []string // tables of [cloud] that belong to this provider alone
+	tables []string // tables and keys of [cloud] that belong to this provider alone
 	// cloud returns the table [cloud] with the provider's defaults.
 	cloud func() Cloud
 	// health returns the default timings of workers on the provider's machines.
@@ -25,10 +25,14 @@ type provider struct {
 	// bucketKey is the key that names the bucket. Example: "cloud.s3.bucket".
 	bucketKey string
 
+	// The rest belongs to [cloud.fleet]. A provider without it starts no machines.
 	instanceType       *regexp.Regexp // matches the names of instance types
 	instanceTypeRemedy string         // the remedy for a name that does not match
 	maxInstanceTypes   int            // maximum number of types in one group of machines
 }
+
+// startsMachines reports whether rollout starts machines on the provider.
+func (p provider) startsMachines() bool { return p.maxInstanceTypes > 0 }
 
 // providers lists the clouds that this version supports.
 func providers() []provider { return []provider{aws(), gcp()} }

@@ -71,9 +71,10 @@ func (s *Stack) remedies() map[string]map[fault.Kind]string {
 			fault.Unavailable: "let the instance's metadata server be asked, also from containers",
 		},
 		cloud.CheckContentID: {
-			fault.Denied:      "let this account " + objects + ": roles/storage.objectUser on " + bucket,
-			fault.NotFound:    noBucket,
-			fault.Corrupt:     "something between here and Cloud Storage changes bytes: look at proxies, and at this machine's memory",
+			fault.Denied:   "let this account " + objects + ": roles/storage.objectUser on " + bucket,
+			fault.NotFound: noBucket,
+			fault.Corrupt: "something between here and Cloud Storage changes bytes: look at proxies, and at this machine's " +
+				"memory",
 			fault.Unavailable: network,
 		},
 	}

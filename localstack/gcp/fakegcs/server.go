@@ -97,9 +97,9 @@ func (s *Server) MakeBucket(name string, versioned bool) {
 // Names returns the names of a bucket's present objects, also of those that are no keys
 // of the port.
 func (s *Server) Names(bucket string) ([]string, error) {
-	objects, _, err := s.fake.ListObjectsWithOptions(bucket, fakestorage.ListOptions{})
+	found, err := s.fake.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{})
 	var names []string
-	for _, o := range objects {
+	for _, o := range found.Objects {
 		names = append(names, o.Name)
 	}
 	return names, err
@@ -107,9 +107,9 @@ func (s *Server) Names(bucket string) ([]string, error) {
 
 // Versions returns how many versions of an object are there, old ones included.
 func (s *Server) Versions(bucket, name string) (int, error) {
-	objects, _, err := s.fake.ListObjectsWithOptions(bucket, fakestorage.ListOptions{Prefix: name, Versions: true})
+	found, err := s.fake.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{Prefix: name, Versions: true})
 	n := 0
-	for _, o := range objects {
+	for _, o := range found.Objects {
 		if o.Name == name {
 			n++
 		}

@@ -84,9 +84,9 @@ func TestConditionsHold(t *testing.T) {
 	s, b, _ := start(t)
 	match := func(generation int64) storage.Conditions { return storage.Conditions{GenerationMatch: generation} }
 	absent := storage.Conditions{DoesNotExist: true}
-	object := func(name string) *storage.ObjectHandle { return b.Object(name) }
-	old, now := put(t, object("a"), "old"), put(t, object("a"), "now")
-	put(t, object("there"), "there")
+	at := func(name string) *storage.ObjectHandle { return b.Object(name) }
+	old, now := put(t, at("a"), "old"), put(t, at("a"), "now")
+	put(t, at("there"), "there")
 	stat := func(o *storage.ObjectHandle) error {
 		_, err := o.Attrs(t.Context())
 		return err
@@ -107,44 +107,44 @@ func TestConditionsHold(t *testing.T) {
 		try  func() error
 		want int
 	}{
-		"stat of the present one":             {func() error { return stat(object("a").If(match(now))) }, 200},
-		"stat of a replaced one":              {func() error { return stat(object("a").If(match(old))) }, 412},
-		"read of the present one":             {func() error { return get(object("a").If(match(now))) }, 200},
-		"read of a replaced one":              {func() error { return get(object("a").If(match(old))) }, 412},
-		"join over a present object":          {func() error { return compose(object("there").If(absent), object("a")) }, 412},
-		"join over another generation":        {func() error { return compose(object("there").If(match(1)), object("a")) }, 412},
-		"join of a source with a condition":   {func() error { return compose(object("j"), object("a").If(match(old))) }, 412},
-		"join of an absent source":            {func() error { return compose(object("j"), object("none")) }, 404},
-		"join of an absent generation":        {func() error { return compose(object("j"), object("a").Generation(1)) }, 404},
-		"copy over a present object":          {func() error { return rewrite(object("there").If(absent), object("a")) }, 412},
-		"copy over another generation":        {func() error { return rewrite(object("there").If(match(1)), object("a")) }, 412},
-		"copy of a source with a condition":   {func() error { return rewrite(object("c"), object("a").If(match(old))) }, 412},
-		"copy of an absent source":            {func() error { return rewrite(object("c"), object("none")) }, 404},
-		"delete of a replaced one":            {func() error { return object("a").If(match(old)).Delete(t.Context()) }, 412},
-		"join of the source's old generation": {func() error { return compose(object("j1"), object("a").Generation(old)) }, 200},
-		"copy of the source's old generation": {func() error { return rewrite(object("c1"), object("a").Generation(old)) }, 200},
+		"stat of the present one":           {func() error { return stat(at("a").If(match(now))) }, 200},
+		"stat of a replaced one":            {func() error { return stat(at("a").If(match(old))) }, 412},
+		"read of the present one":           {func() error { return get(at("a").If(match(now))) }, 200},
+		"read of a replaced one":            {func() error { return get(at("a").If(match(old))) }, 412},
+		"join over a present object":        {func() error { return compose(at("there").If(absent), at("a")) }, 412},
+		"join over another generation":      {func() error { return compose(at("there").If(match(1)), at("a")) }, 412},
+		"join of a source with a condition": {func() error { return compose(at("j"), at("a").If(match(old))) }, 412},
+		"join of an absent source":          {func() error { return compose(at("j"), at("none")) }, 404},
+		"join of an absent generation":      {func() error { return compose(at("j"), at("a").Generation(1)) }, 404},
+		"copy over a present object":        {func() error { return rewrite(at("there").If(absent), at("a")) }, 412},
+		"copy over another generation":      {func() error { return rewrite(at("there").If(match(1)), at("a")) }, 412},
+		"copy of a source with a condition": {func() error { return rewrite(at("c"), at("a").If(match(old))) }, 412},
+		"copy of an absent source":          {func() error { return rewrite(at("c"), at("none")) }, 404},
+		"delete of a replaced one":          {func() error { return at("a").If(match(old)).Delete(t.Context()) }, 412},
+		"join of an old generation":         {func() error { return compose(at("j1"), at("a").Generation(old)) }, 200},
+		"copy of an old generation":         {func() error { return rewrite(at("c1"), at("a").Generation(old)) }, 200},
 	} {
 		if err := c.try(); status(err) != c.want {
 			t.Errorf("%s: %v, want %d", name, err, c.want)
 		}
 	}
 	for name, want := range map[string]string{"a": "now", "there": "there", "j1": "old", "c1": "old"} {
-		if got, err := read(t, object(name)); got != want || err != nil {
+		if got, err := read(t, at(name)); got != want || err != nil {
 			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"j", "c"} {
-		if err := stat(object(name)); status(err) != 404 {
+		if err := stat(at(name)); status(err) != 404 {
 			t.Errorf("%s: %v, want none", name, err)
 		}
 	}
 	if n, err := s.Versions(bucket, "a"); n != 2 || err != nil {
 		t.Errorf("%d versions, %v, want 2", n, err)
 	}
-	if err := object("a").If(match(now)).Delete(t.Context()); err != nil {
+	if err := at("a").If(match(now)).Delete(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got, err := read(t, object("a").Generation(now)); got != "now" || err != nil {
+	if got, err := read(t, at("a").Generation(now)); got != "now" || err != nil {
 		t.Errorf("the deleted version is %q, %v", got, err)
 	}
 }

@@ -1,7 +1,6 @@
 package fakegcs
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -149,8 +149,11 @@ func (s *Server) continueUpload(w http.ResponseWriter, r *http.Request) {
 		u.answer = s.make(u.object, u.query, u.description, u.content)
 		u.content = nil
 	}
-	forward(w, &httptest.ResponseRecorder{Code: u.answer.Code, HeaderMap: u.answer.Header(),
-		Body: bytes.NewBuffer(u.answer.Body.Bytes())})
+	again := httptest.NewRecorder()
+	again.Code = u.answer.Code
+	maps.Copy(again.Header(), u.answer.Header())
+	again.Body.Write(u.answer.Body.Bytes())
+	forward(w, again)
 }
 
 // take adds the bytes of a chunk that the session does not have yet, and reports
