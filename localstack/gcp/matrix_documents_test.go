@@ -1,6 +1,9 @@
 package emulators
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -10,8 +13,6 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/gcp"
 )
-
-const project = "acme-test"
 
 func TestFirestore(t *testing.T) {
 	t.Parallel()
@@ -32,7 +33,7 @@ func TestFirestoreUnderFaults(t *testing.T) {
 func documents(t *testing.T, s *fakefirestore.Server, f documenttest.Features) {
 	var collections sync.Map // of the open stores, to reopen them
 	open := func(t *testing.T, collection string) document.Store {
-		store, err := gcp.NewDocuments(t.Context(), gcp.Config{Project: project}, gcp.DocumentOptions{
+		store, err := gcp.NewDocuments(t.Context(), emulated(), gcp.DocumentOptions{
 			Collection: collection, Listed: gcp.ListedDocuments(), Spread: 3, SDK: s.ClientOptions(),
 		})
 		if err != nil {
@@ -52,7 +53,7 @@ func documents(t *testing.T, s *fakefirestore.Server, f documenttest.Features) {
 func TestFirestoreEmulatorVariable(t *testing.T) {
 	s := fakefirestore.Start(t, fakefirestore.Options{})
 	t.Setenv(gcp.FirestoreEmulatorVariable, s.Address)
-	docs, err := gcp.NewDocuments(t.Context(), gcp.Config{Project: project}, gcp.DocumentOptions{Database: "second"})
+	docs, err := gcp.NewDocuments(t.Context(), emulated(), gcp.DocumentOptions{Database: "second"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,5 +62,42 @@ func TestFirestoreEmulatorVariable(t *testing.T) {
 	}
 	if _, err := docs.Create(t.Context(), "run/1", []byte("x")); !fault.Is(err, fault.Conflict) {
 		t.Errorf("second create: %v, want a conflict", err)
+	}
+}
+
+// A page of large documents ends early, and the next one goes on, also when several
+// ranges of names have them.
+func TestFirestoreListsLargeDocumentsInPages(t *testing.T) {
+	t.Parallel()
+	s := fakefirestore.Start(t, fakefirestore.Options{})
+	docs, err := gcp.NewDocuments(t.Context(), emulated(), gcp.DocumentOptions{
+		Listed: gcp.ListedDocuments(), Spread: 3, SDK: s.ClientOptions(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte("x"), document.MaxValue)
+	for _, kind := range []string{"run", "shard"} { // a listed one and a hashed one
+		var want, got []string
+		for i := range 40 {
+			key := fmt.Sprintf("%s/%02d", kind, i)
+			want = append(want, key)
+			if _, err := docs.Create(t.Context(), key, large); err != nil {
+				t.Fatal(err)
+			}
+		}
+		page, err := docs.List(t.Context(), kind+"/", "", document.MaxPage)
+		if err != nil || len(page) == 0 || len(page) == len(want) {
+			t.Errorf("the first page has %d of %d documents, %v; want a part", len(page), len(want), err)
+		}
+		for d, err := range document.All(t.Context(), docs, kind+"/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, d.Key)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("listed %q, want %q", got, want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func TestPubSubStaleAcks(t *testing.T) {
 func queues(t *testing.T, faults fakepubsub.Faults) {
 	var servers sync.Map // of the open queues
 	open := func(t *testing.T, s *fakepubsub.Server) queue.Queues {
-		q, err := gcp.NewQueues(t.Context(), gcp.Config{Project: project}, gcp.QueueOptions{
+		q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{
 			Prefix: "rollout-", Clock: s, SDK: s.ClientOptions(),
 		})
 		if err != nil {
@@ -65,7 +65,7 @@ func queues(t *testing.T, faults fakepubsub.Faults) {
 func TestPubSubEmulatorVariable(t *testing.T) {
 	s := fakepubsub.Start(t, fakepubsub.Options{Absent: fakepubsub.Queue(queue.MaxReceives)})
 	t.Setenv(gcp.PubSubEmulatorVariable, s.Address)
-	q, err := gcp.NewQueues(t.Context(), gcp.Config{Project: project}, gcp.QueueOptions{Prefix: "rollout-"})
+	q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{Prefix: "rollout-"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestPubSubEmulatorVariable(t *testing.T) {
 func TestPubSubBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := fakepubsub.Start(t, fakepubsub.Options{Absent: fakepubsub.Queue(queue.MaxReceives), PullWait: pullWait})
-	q, err := gcp.NewQueues(t.Context(), gcp.Config{Project: project}, gcp.QueueOptions{
+	q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{
 		Prefix: "rollout-", SDK: s.ClientOptions(),
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestPubSubUnreachableIsUnavailable(t *testing.T) {
 	t.Parallel()
 	nobody := []option.ClientOption{option.WithEndpoint("passthrough:///127.0.0.1:1"), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials()))}
-	q, err := gcp.NewQueues(t.Context(), gcp.Config{Project: project}, gcp.QueueOptions{Prefix: "rollout-", SDK: nobody})
+	q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{Prefix: "rollout-", SDK: nobody})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ import (
 
 const (
 	bucket = "acme-rollout"
-	// toml is the deployment's config.
-	toml = `schema_version = 1
+	// deployment is the config.
+	deployment = `schema_version = 1
 [cloud]
 provider = "gcp"
 project = "acme-ml"
@@ -49,6 +49,7 @@ type installation struct {
 	firestore  *fakefirestore.Server
 	pubsub     *fakepubsub.Server
 	storage    *fakegcs.Server
+	toml       string            // the config
 	addresses  map[string]string // of the functions
 	log        *safeBuffer       // what the functions said
 }
@@ -60,9 +61,10 @@ type faults struct {
 	storage   *fakegcs.Faults
 }
 
-// deploy starts an installation until the test ends. It sets the environment of the
-// test, which therefore cannot run in parallel with others.
-func deploy(t *testing.T, f faults) *installation {
+// deploy starts an installation until the test ends, with more config than
+// deployment. It sets the environment of the test, which therefore cannot run in
+// parallel with others.
+func deploy(t *testing.T, f faults, more string) *installation {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts processes, and -short is set")
@@ -71,6 +73,7 @@ func deploy(t *testing.T, f faults) *installation {
 		firestore: fakefirestore.Start(t, fakefirestore.Options{Faults: f.firestore}),
 		pubsub:    fakepubsub.Start(t, fakepubsub.Options{Faults: f.pubsub}),
 		addresses: map[string]string{},
+		toml:      deployment + more,
 		log:       &safeBuffer{},
 	}
 	storage, address, end, err := fakegcs.Start(fakegcs.Options{Faults: f.storage, Notify: in.notify})
@@ -84,7 +87,7 @@ func deploy(t *testing.T, f faults) *installation {
 	t.Setenv(gcp.FirestoreEmulatorVariable, in.firestore.Address)
 	t.Setenv(gcp.PubSubEmulatorVariable, in.pubsub.Address)
 
-	d, err := config.ParseDeployment("rollout.toml", []byte(toml))
+	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +114,8 @@ func (in *installation) start(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	_, port, _ := strings.Cut(address, ":")
-	cmd := exec.Command(program)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(),
-		"FUNCTION_TARGET=" + name, "PORT=" + port, "LOCAL_ONLY=true", "ROLLOUT_CONFIG=" + toml}
-	for _, variable := range []string{gcp.StorageEmulatorVariable, gcp.FirestoreEmulatorVariable,
-		gcp.PubSubEmulatorVariable} {
-		cmd.Env = append(cmd.Env, variable+"="+os.Getenv(variable))
-	}
+	cmd := exec.Command(functions)
+	cmd.Env = append(in.environment(), "FUNCTION_TARGET="+name, "PORT="+port, "LOCAL_ONLY=true")
 	cmd.Stdout, cmd.Stderr = in.log, in.log
 	if err := subprocess.Start(cmd); err != nil {
 		t.Fatal(err)
@@ -144,6 +142,16 @@ func (in *installation) start(t *testing.T, name string) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// environment returns the variables of every process of the installation.
+func (in *installation) environment() []string {
+	all := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(), "ROLLOUT_CONFIG=" + in.toml}
+	for _, variable := range []string{gcp.StorageEmulatorVariable, gcp.FirestoreEmulatorVariable,
+		gcp.PubSubEmulatorVariable} {
+		all = append(all, variable+"="+os.Getenv(variable))
+	}
+	return all
 }
 
 // createTopics creates what the deployment creates: a topic with a push subscription
@@ -235,6 +243,18 @@ func (in *installation) tick(ctx context.Context) {
 		}
 		if _ = response.Body.Close(); response.StatusCode != http.StatusNoContent {
 			fmt.Fprintln(in.log, "the timer is answered with", response.Status)
+		}
+	}
+}
+
+// eventually polls until ok returns true. It fails the test after patience.
+func (in *installation) eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll := time.NewTicker(25 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-poll.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("this did not happen within %s: %s\n%s", patience, what, in.log)
 		}
 	}
 }

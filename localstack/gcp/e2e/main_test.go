@@ -12,8 +12,9 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// program is the path of the program with all functions, which TestMain builds.
-var program string
+// Paths of the programs that TestMain builds: that with all functions, and the
+// worker.
+var functions, gpuworker string
 
 func TestMain(m *testing.M) {
 	subprocess.EndWithGoTest()
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the program and runs the tests.
+// build builds the programs and runs the tests.
 func build(m *testing.M) (code int, err error) {
 	if testing.Short() {
 		return m.Run(), nil
@@ -35,19 +36,23 @@ func build(m *testing.M) (code int, err error) {
 	if err := noteSources(source); err != nil {
 		return 1, err
 	}
-	if program, err = filepath.Abs(filepath.Join(source, "out", "emulated", "gcp-functions")); err != nil {
+	folder, err := filepath.Abs(filepath.Join(source, "out", "emulated", "gcp"))
+	if err != nil {
 		return 1, err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./functions/gcp")
-	cmd.Dir = source
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build the functions: %w\n%s", err, out)
+	functions, gpuworker = filepath.Join(folder, "functions"), filepath.Join(folder, "gpuworker")
+	for program, from := range map[string]string{functions: "./functions/gcp", gpuworker: "./gpuworker"} {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, from)
+		cmd.Dir = source
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("build %s: %w\n%s", from, err, out)
+		}
 	}
 	return m.Run(), nil
 }
 
-// noteSources reads the folders of the program's source, so that `go test` discards
+// noteSources reads the folders of the programs' source, so that `go test` discards
 // a cached result once one of the files has changed.
 func noteSources(source string) error {
 	for _, top := range []string{"events", "shared", "functions", "gpuworker"} {

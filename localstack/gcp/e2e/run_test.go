@@ -35,10 +35,10 @@ const (
 	patience  = 5 * time.Minute
 )
 
-// prompts are 600 lines, some of which are invalid or repeat an id.
-func prompts() string {
+// prompts are n lines, some of which are invalid or repeat an id.
+func prompts(n int) string {
 	var b strings.Builder
-	for i := range 600 {
+	for i := range n {
 		switch i % 50 {
 		case 7:
 			b.WriteString("{\"prompt\": 7\n")
@@ -51,11 +51,11 @@ func prompts() string {
 	return b.String()
 }
 
-// upload puts the prompts with their config into a bucket and returns the run.
-func upload(t *testing.T, p host.Ports, bucket string) identity.RunID {
+// upload puts prompts with their config into a bucket and returns the run.
+func upload(t *testing.T, p host.Ports, bucket, prompts string) identity.RunID {
 	t.Helper()
 	hosttest.Put(t, p, strings.TrimSuffix(key, "jsonl")+"toml", runConfig)
-	return identity.UploadRun(bucket, key, hosttest.Put(t, p, key, prompts()))
+	return identity.UploadRun(bucket, key, hosttest.Put(t, p, key, prompts))
 }
 
 // work runs a worker until ctx ends.
@@ -71,7 +71,7 @@ func work(ctx context.Context, p host.Ports, d config.Deployment, id string) {
 
 // laptop answers the prompts in one process, over stores in memory, and returns
 // completions and errors.
-func laptop(t *testing.T) [2]string {
+func laptop(t *testing.T, prompts string) [2]string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func laptop(t *testing.T) [2]string {
 	system := inprocess.New(p, inprocess.Config{Deployment: d, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	all.Go(func() { work(ctx, p, d, "01JD2ZQ4T5W0M1X9YB7R3K8CV1") })
-	id := upload(t, p, d.Bucket)
+	id := upload(t, p, d.Bucket, prompts)
 	info, err := p.Blobs.Stat(ctx, key, "")
 	if err != nil {
 		t.Fatal(err)
@@ -99,17 +99,13 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // results waits until a run has ended and returns its completions and errors.
 func results(t *testing.T, p host.Ports, id identity.RunID, log func() string) (files [2]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
-	for {
-		if _, err := p.Blobs.Stat(ctx, record.OutputKey(id, record.SummaryFile), ""); err == nil {
+	for deadline := time.Now().Add(patience); ; <-poll.C {
+		if _, err := p.Blobs.Stat(t.Context(), record.OutputKey(id, record.SummaryFile), ""); err == nil {
 			break
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
+		if time.Now().After(deadline) {
 			t.Fatalf("the run has not ended\n%s", log())
 		}
 	}
@@ -128,6 +124,17 @@ func results(t *testing.T, p host.Ports, id identity.RunID, log func() string) (
 	return files
 }
 
+// wantLaptops fails the test unless the files of a run are those of a laptop.
+func (in *installation) wantLaptops(t *testing.T, id identity.RunID, prompts string) {
+	t.Helper()
+	got, want := results(t, in.Ports, id, in.log.String), laptop(t, prompts)
+	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
+		if got[i] != want[i] || len(want[i]) == 0 {
+			t.Errorf("%s differs: %d and %d bytes\n%s", name, len(got[i]), len(want[i]), in.log)
+		}
+	}
+}
+
 // A file that is put into the bucket becomes completions, byte for byte those of a
 // laptop, although messages come twice, replies are lost, commits are aborted, and
 // requests are throttled. No document is written more often than Firestore sustains,
@@ -142,7 +149,7 @@ func TestUploadBecomesTheCompletionsOfALaptop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := deploy(t, f)
+			in := deploy(t, f, "")
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			defer all.Wait()
@@ -151,13 +158,8 @@ func TestUploadBecomesTheCompletionsOfALaptop(t *testing.T) {
 			for n := range 2 {
 				all.Go(func() { work(ctx, in.Ports, in.Deployment, fmt.Sprintf("01JD2ZQ4T5W0M1X9YB7R3K8CV%d", n)) })
 			}
-			id := upload(t, in.Ports, bucket)
-			got, want := results(t, in.Ports, id, in.log.String), laptop(t)
-			for i, file := range []string{record.CompletionsFile, record.ErrorsFile} {
-				if got[i] != want[i] || len(want[i]) == 0 {
-					t.Errorf("%s differs: %d and %d bytes\n%s", file, len(got[i]), len(want[i]), in.log)
-				}
-			}
+			file := prompts(600)
+			in.wantLaptops(t, upload(t, in.Ports, bucket, file), file)
 			const window = 10 * time.Second
 			if document, n := in.firestore.Busiest(window); n > 10 {
 				t.Errorf("%s was written %d times within %v, which is more than once a second", document, n, window)

@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+
+	"rollout/localstack/gcp/fakepubsub"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/gcp"
+	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// publish puts a message into a topic.
+func (in *installation) publish(t *testing.T, topic, data string) {
+	t.Helper()
+	if _, err := in.pubsub.Publish(t.Context(), &pb.PublishRequest{
+		Topic: in.resource("topics", topic), Messages: []*pb.PubsubMessage{{Data: []byte(data)}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call sends a request of an account to a function and returns the answer.
+func (in *installation) call(t *testing.T, method, address, account, body string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if account != "" {
+		r.Header.Set("Authorization", "Bearer "+fakepubsub.Token(account, address, time.Now()))
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }() // read only
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// What no function can handle becomes a dead letter, and comes no more.
+func TestPoisonBecomesADeadLetter(t *testing.T) {
+	in := deploy(t, faults{}, "")
+	for topic, dead := range map[string]string{
+		host.PlanFunction: host.TaskQueue, host.SubmitFunction: host.TaskQueue, host.FinalizeFunction: host.TaskQueue,
+		host.CoordinateQueue: host.CoordinateQueue,
+	} {
+		in.publish(t, topic, "poison of "+topic)
+		got, err := in.Ports.Queues.Receive(t.Context(), queue.DeadLetterQueue(dead), 1, time.Minute, patience)
+		if err != nil || len(got) != 1 || string(got[0].Body) != "poison of "+topic {
+			t.Errorf("%s: the dead letters of %s are %v, %v\n%s", topic, dead, got, err, in.log)
+		}
+	}
+	if n := strings.Count(in.log.String(), `"dead letter"`); n != 4 {
+		t.Errorf("%d messages became dead letters, want each of 4 once\n%s", n, in.log)
+	}
+}
+
+func TestPushesOfOthersAreRefused(t *testing.T) {
+	in := deploy(t, faults{}, "")
+	push := func(subscription string) string {
+		return `{"message":{"messageId":"1","data":"e30="},"subscription":"` + in.resource("subscriptions", subscription) + `"}`
+	}
+	mine := in.Deployment.Cloud.PubSub.PushAccount
+	for name, c := range map[string]struct{ account, body string }{
+		"another account":      {"other@acme-ml.iam.gserviceaccount.com", push("plan")},
+		"no account":           {"", push("plan")},
+		"another subscription": {mine, push("finalize")},
+	} {
+		if status, _ := in.call(t, http.MethodPost, in.addresses["plan"], c.account, c.body); status != http.StatusForbidden {
+			t.Errorf("%s: answered %d, want 403", name, status)
+		}
+	}
+	if status, _ := in.call(t, http.MethodPost, in.addresses["reclaim"], "me@acme.com", ""); status != http.StatusForbidden {
+		t.Errorf("a stranger calls the timer: answered %d, want 403", status)
+	}
+}
+
+// An entry of the audit log makes the workers of a preempted machine drain.
+func TestPreemptionInTheAuditLogDrainsWorkers(t *testing.T) {
+	in := deploy(t, faults{}, "")
+	const worker = "01JD2ZQ4T5W0M1X9YB7R3K8CVA"
+	now := time.Now()
+	hosttest.Save(t, in.Ports, record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "default",
+		State: health.Ready, At: now, DueAt: now.Add(time.Minute), Instance: "1844"})
+	in.publish(t, gcp.MachinesTopic, `{"protoPayload":{"methodName":"compute.instances.preempted",`+
+		`"status":{"message":"Instance was preempted."}},"resource":{"type":"gce_instance",`+
+		`"labels":{"instance_id":"1844"}},"timestamp":"2026-11-29T12:00:00Z"}`)
+	in.eventually(t, "the worker is marked", func() bool {
+		_, err := in.Ports.Docs.Get(t.Context(), record.WorkerKey(worker))
+		return err == nil
+	})
+	mark := hosttest.Load[record.WorkerMark](t, in.Ports, record.WorkerKey(worker))
+	if mark.DrainReason != "Instance was preempted." {
+		t.Errorf("the worker's mark is %+v", mark)
+	}
+}
+
+// The API answers callers with an identity. A retry that one asks for becomes a run.
+func TestAPIRetriesARun(t *testing.T) {
+	in := deploy(t, faults{}, "")
+	in.start(t, host.APIFunction)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { in.tick(ctx) })
+	all.Go(func() { work(ctx, in.Ports, in.Deployment, "01JD2ZQ4T5W0M1X9YB7R3K8CVB") })
+	id := upload(t, in.Ports, bucket, prompts(60))
+	first := results(t, in.Ports, id, in.log.String)
+
+	const me = "me@acme.com"
+	runs := in.addresses[host.APIFunction] + "/v1/runs"
+	if status, _ := in.call(t, http.MethodGet, runs, "", ""); status != http.StatusForbidden {
+		t.Errorf("a stranger is answered %d, want 403", status)
+	}
+	if status, answer := in.call(t, http.MethodGet, runs, me, ""); status != http.StatusOK ||
+		!strings.Contains(answer, string(id)) {
+		t.Errorf("the runs are %d %s", status, answer)
+	}
+	var status int
+	var answer string
+	in.eventually(t, "the run has ended", func() bool { // its files come first
+		status, answer = in.call(t, http.MethodPost, runs+"/"+string(id)+"/retry", me, `{"only":["all"]}`)
+		return status != http.StatusConflict
+	})
+	var child struct {
+		Run identity.RunID `json:"run_id"`
+	}
+	if err := json.Unmarshal([]byte(answer), &child); status != http.StatusAccepted || err != nil {
+		t.Fatalf("retry: %d %s", status, answer)
+	}
+	if again := results(t, in.Ports, child.Run, in.log.String); again != first {
+		t.Errorf("the retry has other files: %d and %d bytes, want %d and %d", len(again[0]), len(again[1]),
+			len(first[0]), len(first[1]))
+	}
+}
