@@ -75,7 +75,8 @@ func TestPoisonBecomesADeadLetter(t *testing.T) {
 func TestPushesOfOthersAreRefused(t *testing.T) {
 	in := deploy(t, faults{}, "")
 	push := func(subscription string) string {
-		return `{"message":{"messageId":"1","data":"e30="},"subscription":"` + in.resource("subscriptions", subscription) + `"}`
+		return `{"message":{"messageId":"1","data":"e30="},"subscription":"` +
+			in.resource("subscriptions", subscription) + `"}`
 	}
 	mine := in.Deployment.Cloud.PubSub.PushAccount
 	for name, c := range map[string]struct{ account, body string }{
@@ -83,11 +84,13 @@ func TestPushesOfOthersAreRefused(t *testing.T) {
 		"no account":           {"", push("plan")},
 		"another subscription": {mine, push("finalize")},
 	} {
-		if status, _ := in.call(t, http.MethodPost, in.addresses["plan"], c.account, c.body); status != http.StatusForbidden {
+		status, _ := in.call(t, http.MethodPost, in.addresses["plan"], c.account, c.body)
+		if status != http.StatusForbidden {
 			t.Errorf("%s: answered %d, want 403", name, status)
 		}
 	}
-	if status, _ := in.call(t, http.MethodPost, in.addresses["reclaim"], "me@acme.com", ""); status != http.StatusForbidden {
+	status, _ := in.call(t, http.MethodPost, in.addresses["reclaim"], "me@acme.com", "")
+	if status != http.StatusForbidden {
 		t.Errorf("a stranger calls the timer: answered %d, want 403", status)
 	}
 }

@@ -146,7 +146,8 @@ func (in *installation) start(t *testing.T, name string) {
 
 // environment returns the variables of every process of the installation.
 func (in *installation) environment() []string {
-	all := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(), "ROLLOUT_CONFIG=" + in.toml}
+	all := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(),
+		"ROLLOUT_CONFIG=" + in.toml}
 	for _, variable := range []string{gcp.StorageEmulatorVariable, gcp.FirestoreEmulatorVariable,
 		gcp.PubSubEmulatorVariable} {
 		all = append(all, variable+"="+os.Getenv(variable))

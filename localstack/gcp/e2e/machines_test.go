@@ -71,8 +71,9 @@ func (in *installation) boot(t *testing.T, n int) *machine {
 func (in *installation) preempt(t *testing.T, m *machine) {
 	t.Helper()
 	m.metadata.Preempt()
-	entry := `{"protoPayload":{"methodName":"compute.instances.preempted","status":{"message":"Instance was preempted."}},` +
-		`"resource":{"type":"gce_instance","labels":{"instance_id":"` + m.id + `"}},"timestamp":"2026-11-29T12:00:00Z"}`
+	entry := `{"protoPayload":{"methodName":"compute.instances.preempted",` +
+		`"status":{"message":"Instance was preempted."}},"resource":{"type":"gce_instance",` +
+		`"labels":{"instance_id":"` + m.id + `"}},"timestamp":"2026-11-29T12:00:00Z"}`
 	if _, err := in.pubsub.Publish(t.Context(), &pb.PublishRequest{
 		Topic: in.resource("topics", gcp.MachinesTopic), Messages: []*pb.PubsubMessage{{Data: []byte(entry)}},
 	}); err != nil {
