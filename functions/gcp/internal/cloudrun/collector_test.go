@@ -54,6 +54,8 @@ func collect(t *testing.T, o CollectorOptions, takes time.Duration, body func(t 
 		defer cancel()
 		s := &steps{takes: takes, began: time.Now()}
 		body(t, Collect(ctx, o, s.handle), s)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.overlap {
 			t.Error("two steps ran at once")
 		}
