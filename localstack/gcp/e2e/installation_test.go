@@ -51,7 +51,8 @@ type installation struct {
 	storage    *fakegcs.Server
 	toml       string            // the config
 	addresses  map[string]string // of the functions
-	log        *safeBuffer       // what the functions said
+	services   []*service
+	log        *safeBuffer // what the functions said
 }
 
 // faults are those of an installation's emulators.
@@ -102,33 +103,29 @@ func deploy(t *testing.T, f faults, more string) *installation {
 	return in
 }
 
-// start starts the process of a function, and waits until it answers.
+// service is the process of a function.
+type service struct {
+	name, address string
+	cmd           *exec.Cmd
+	ended         chan error
+}
+
+// start starts a function until the test ends, and waits until it answers.
 func (in *installation) start(t *testing.T, name string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
+	s := &service{name: name, address: listener.Addr().String()}
 	if err := listener.Close(); err != nil { // the process takes the port over
 		t.Fatal(err)
 	}
-	_, port, _ := strings.Cut(address, ":")
-	cmd := exec.Command(functions)
-	cmd.Env = append(in.environment(), "FUNCTION_TARGET="+name, "PORT="+port, "LOCAL_ONLY=true")
-	cmd.Stdout, cmd.Stderr = in.log, in.log
-	if err := subprocess.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has nothing to lose
-		<-ended
-	})
-	in.addresses[name] = "http://" + address
+	in.addresses[name], in.services = "http://"+s.address, append(in.services, s)
+	in.launch(t, s)
+	t.Cleanup(s.kill)
 	for {
-		response, err := http.Post("http://"+address, "application/json", strings.NewReader("{}"))
+		response, err := http.Post("http://"+s.address, "application/json", strings.NewReader("{}"))
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode != http.StatusForbidden {
@@ -137,11 +134,33 @@ func (in *installation) start(t *testing.T, name string) {
 			return
 		}
 		select {
-		case err := <-ended:
+		case err := <-s.ended:
 			t.Fatalf("%s ended: %v\n%s", name, err, in.log)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// launch starts the process of a function.
+func (in *installation) launch(t *testing.T, s *service) {
+	t.Helper()
+	_, port, _ := strings.Cut(s.address, ":")
+	s.cmd, s.ended = exec.Command(functions), make(chan error, 1)
+	s.cmd.Env = append(in.environment(), "FUNCTION_TARGET="+s.name, "PORT="+port, "LOCAL_ONLY=true")
+	s.cmd.Stdout, s.cmd.Stderr = in.log, in.log
+	if err := subprocess.Start(s.cmd); err != nil {
+		t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, ended chan<- error) {
+		ended <- cmd.Wait()
+		close(ended)
+	}(s.cmd, s.ended)
+}
+
+// kill ends the process with SIGKILL.
+func (s *service) kill() {
+	_ = s.cmd.Process.Kill() // it may have ended
+	<-s.ended
 }
 
 // environment returns the variables of every process of the installation.

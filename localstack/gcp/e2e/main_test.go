@@ -16,6 +16,12 @@ import (
 // worker.
 var functions, gpuworker string
 
+// Flags of TestDisturbedRuns.
+var (
+	rounds = flag.Int("rounds", 1, "`number` of disturbed runs")
+	seed   = flag.Uint64("seed", 1, "`seed` of the first disturbed run")
+)
+
 func TestMain(m *testing.M) {
 	subprocess.EndWithGoTest()
 	flag.Parse()
