@@ -57,7 +57,8 @@ type Server struct {
 	fake    *fakestorage.Server
 	options Options
 
-	changes sync.Mutex // held during each change of an object
+	changes  sync.Mutex // held during each change of an object
+	versions sync.Mutex // held while fake-gcs-server looks for a generation, which is not safe
 
 	mu            sync.Mutex
 	uploads       map[string]*upload
@@ -201,6 +202,15 @@ func (s *Server) ask(method, target, contentType string, body []byte) *httptest.
 		r.Header.Set("Content-Type", contentType)
 	}
 	r.Header.Set("Accept-Encoding", "gzip") // or fake-gcs-server decompresses what is stored so
+	return s.record(r)
+}
+
+// record returns the answer of fake-gcs-server.
+func (s *Server) record(r *http.Request) *httptest.ResponseRecorder {
+	if r.URL.Query().Has("generation") {
+		s.versions.Lock()
+		defer s.versions.Unlock()
+	}
 	w := httptest.NewRecorder()
 	s.fake.HTTPHandler().ServeHTTP(w, r)
 	return w
@@ -228,7 +238,7 @@ func (s *Server) conditioned(w http.ResponseWriter, r *http.Request, o object) {
 		refused.write(w)
 		return
 	}
-	s.fake.HTTPHandler().ServeHTTP(w, r)
+	forward(w, s.record(r))
 }
 
 // readXML answers a read of the XML interface, which the SDK prefers, by one of the JSON
