@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/subprocess"
 	"rollout/shared/fault"
@@ -74,11 +72,7 @@ func (in *installation) preempt(t *testing.T, m *machine) {
 	entry := `{"protoPayload":{"methodName":"compute.instances.preempted",` +
 		`"status":{"message":"Instance was preempted."}},"resource":{"type":"gce_instance",` +
 		`"labels":{"instance_id":"` + m.id + `"}},"timestamp":"2026-11-29T12:00:00Z"}`
-	if _, err := in.pubsub.Publish(t.Context(), &pb.PublishRequest{
-		Topic: in.resource("topics", gcp.MachinesTopic), Messages: []*pb.PubsubMessage{{Data: []byte(entry)}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	in.publish(t, gcp.MachinesTopic, entry)
 }
 
 // waitForResults waits until the workers have stored so many results of shards.
