@@ -18,8 +18,8 @@ import (
 	"rollout/shared/queue/queuetest"
 )
 
-// pullWait is how long the emulator's pulls wait, and the driver's shortest pull is
-// longer: an answer that comes too late would hide its messages.
+// pullWait is how long the emulator's pulls wait. The driver's are by far longer: an answer
+// that comes too late, on a busy machine, would hide its messages.
 const pullWait = 20 * time.Millisecond
 
 func TestPubSub(t *testing.T) {
@@ -38,7 +38,7 @@ func queues(t *testing.T, faults fakepubsub.Faults) {
 	var servers sync.Map // of the open queues
 	open := func(t *testing.T, s *fakepubsub.Server) queue.Queues {
 		q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{
-			Prefix: "rollout-", Clock: s, SDK: s.ClientOptions(),
+			Prefix: "rollout-", Clock: s, ShortestPull: time.Minute, SDK: s.ClientOptions(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestPubSubBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := fakepubsub.Start(t, fakepubsub.Options{Absent: fakepubsub.Queue(queue.MaxReceives), PullWait: pullWait})
 	q, err := gcp.NewQueues(t.Context(), emulated(), gcp.QueueOptions{
-		Prefix: "rollout-", SDK: s.ClientOptions(),
+		Prefix: "rollout-", ShortestPull: time.Minute, SDK: s.ClientOptions(),
 	})
 	if err != nil {
 		t.Fatal(err)
