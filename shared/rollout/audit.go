@@ -10,7 +10,6 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/core/guidance"
-	"rollout/shared/core/identity"
 	"rollout/shared/core/selection"
 	"rollout/shared/fault"
 	"rollout/shared/record"
@@ -20,7 +19,6 @@ import (
 // and what was checked so that the run counts as a measurement of it.
 type Audit struct {
 	Schema   int              `json:"schema"`
-	Run      identity.RunID   `json:"run_id"`
 	Checks   []Check          `json:"checks"`
 	Missions []AuditedMission `json:"missions"`
 }
@@ -210,7 +208,7 @@ func (a *auditor) check(g Group) {
 // finish checks what only the end shows, and returns the audit. Tickets is how many a
 // complete run has; -1 of another run.
 func (a *auditor) finish(tickets int, saved func(mission string) (guidance.Guidance, error)) (Audit, error) {
-	out := Audit{Schema: record.Schema, Run: a.run.Run}
+	out := Audit{Schema: record.Schema}
 	if tickets >= 0 && a.tickets != tickets {
 		a.fails(checkTickets, "%d of %d tickets have answers", a.tickets, tickets)
 	}
