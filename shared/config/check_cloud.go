@@ -36,9 +36,7 @@ func (w Cloud) check(c *checker, at string) {
 	c.pattern(at+".name", w.Name, cloudName, "use 1 to 10 of a-z, 0-9 and -, and begin with a letter")
 	p.check(w, c, at)
 	w.Secrets.check(c, at+".secrets")
-	if p.startsMachines() {
-		w.Fleet.check(c, at+".fleet", p)
-	}
+	w.Fleet.check(c, at+".fleet", p)
 }
 
 func (s CloudSecrets) check(c *checker, at string) {

@@ -39,7 +39,7 @@ func (d Deployment) check(c *checker) {
 	d.Worker.check(c, "worker")
 	d.Engine.check(c, "engine")
 	d.checkEngines(c)
-	checkPools(c, d.Pools)
+	checkPools(c, d.Pools, d.Cloud.Provider)
 	for i, name := range d.Secrets {
 		c.label(element("secrets", i), name, maxSecret, "")
 	}
@@ -183,7 +183,7 @@ func (c *checker) server(field, base, wrong, secret string) {
 	}
 }
 
-func checkPools(c *checker, pools []Pool) {
+func checkPools(c *checker, pools []Pool, provider string) {
 	names, models := map[string]bool{}, map[string]bool{}
 	for i, p := range pools {
 		at := element("pool", i)
@@ -202,6 +202,7 @@ func checkPools(c *checker, pools []Pool) {
 		if p.Executor != "" && p.Executor != ExecutorInfer && !p.Trains() {
 			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain})
 		}
+		checkMachines(c, at+".machines", p.Machines, provider)
 		c.integer(at+".requests_per_minute", &p.RequestsPerMinute, 0, maxPerMinute, "")
 		c.integer(at+".tokens_per_minute", &p.TokensPerMinute, 0, maxPerMinute, "")
 		names[p.Name] = true
@@ -216,6 +217,20 @@ func checkPools(c *checker, pools []Pool) {
 			c.add(at+".model", "%s is served by an earlier pool: declare one pool for each model", quote(p.Model))
 		}
 		models[p.Model] = true
+	}
+}
+
+// checkMachines adds the problem of a pool's machines. provider is the name of the cloud's
+// provider, or "".
+func checkMachines(c *checker, at, machines, provider string) {
+	switch {
+	case machines == "" || machines == MachinesGroup:
+	case machines != MachinesCloudRun:
+		c.oneOf(at, "kind of machines", machines, []string{MachinesGroup, MachinesCloudRun})
+	default:
+		if p, ok := providerOf(provider); !ok || !p.jobs {
+			c.add(at, "the installation's provider has no machines %s: remove it", quote(machines))
+		}
 	}
 }
 

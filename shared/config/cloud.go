@@ -82,9 +82,12 @@ func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	}
 	d.Health, d.Worker.DrainBudget = p.health(), p.drainBudget
 	d.Cloud = p.cloud()
-	if _, ok := table["fleet"]; ok && !p.startsMachines() {
-		c.add("cloud.fleet", "rollout does not start machines on the provider %q: remove it, and start workers yourself",
-			p.name)
+	if fleet, ok := table["fleet"].(map[string]any); ok {
+		for _, key := range p.unusedFleetKeys {
+			if _, ok := fleet[key]; ok {
+				c.add("cloud.fleet."+key, "rollout does not start and end machines on the provider %q: remove it", p.name)
+			}
+		}
 	}
 	if _, ok := tree["bucket"]; ok {
 		c.add("bucket", "%s names the bucket: remove this key", p.bucketKey)

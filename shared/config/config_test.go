@@ -71,6 +71,10 @@ func TestExampleConfigsAreValid(t *testing.T) {
 		len(d.Pools) != 1 {
 		t.Errorf("aws.toml: %+v, %v", d, err)
 	}
+	if d, err := ParseDeployment("examples/gcp.toml", read("gcp.toml")); err != nil ||
+		d.Cloud.Provider != ProviderGCP || len(d.Pools) != 1 {
+		t.Errorf("gcp.toml: %+v, %v", d, err)
+	}
 	for name, kind := range map[string]string{"sft-tiny.toml": AlgorithmSFT, "rm-tiny.toml": AlgorithmRM} {
 		if train, err := ParseTrain("examples/"+name, read(name)); err != nil || train.Algorithm.Kind != kind {
 			t.Errorf("%s: %+v, %v", name, train, err)

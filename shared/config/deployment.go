@@ -150,6 +150,9 @@ type Pool struct {
 	Revision string `toml:"revision"` // of the model; optional; part of the model's identity
 	Engine   string `toml:"engine"`   // name of an entry of Deployment.Engines; "" is Deployment.Engine
 	Executor string `toml:"executor"` // ExecutorInfer or ExecutorTrain; default: ExecutorInfer
+	// Machines is MachinesGroup or, on Google Cloud, MachinesCloudRun; default:
+	// MachinesGroup.
+	Machines string `toml:"machines"`
 	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
 	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
 	// answers.
@@ -164,6 +167,12 @@ type Pool struct {
 const (
 	ExecutorInfer = "infer" // answers prompts with an engine
 	ExecutorTrain = "train" // trains ModelTiny; needs no engine
+)
+
+// Machines of pools in a cloud.
+const (
+	MachinesGroup    = "group"     // virtual machines
+	MachinesCloudRun = "cloud-run" // tasks of a job of Cloud Run
 )
 
 // Trains reports whether the pool's workers train models.

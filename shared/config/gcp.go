@@ -31,6 +31,7 @@ type PubSub struct {
 var (
 	gcpProject      = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 	gcpRegion       = regexp.MustCompile(`^[a-z]+(-[a-z]+)+[0-9]{1,2}$`)
+	gcpMachineType  = regexp.MustCompile(`^[a-z][a-z0-9]*-[a-z]+-[0-9]+g?$`)
 	gcsBucket       = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]$`)
 	firestoreName   = regexp.MustCompile(`^(\(default\)|[a-z][a-z0-9-]{2,61}[a-z0-9])$`)
 	pubsubPrefix    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}$`)

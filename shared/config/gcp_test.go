@@ -27,6 +27,8 @@ func TestGoogleCloudNeedsProjectRegionAndBucket(t *testing.T) {
 		Firestore: Firestore{"rollout"},
 		PubSub:    PubSub{"rollout-", "rollout-push@acme-ml.iam.gserviceaccount.com"},
 		Secrets:   CloudSecrets{Prefix: "rollout-"},
+		Fleet: Fleet{8, 4, Duration(5 * time.Minute), []string{"g2-standard-8", "g2-standard-12"},
+			"vllm/vllm-openai:v0.11.0"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -58,9 +60,14 @@ func TestGoogleCloudProblems(t *testing.T) {
 				`such as "rollout-push@acme-ml.iam.gserviceaccount.com"`},
 		"a folder of secrets": {gcpHead + "secrets.prefix = 'a/'",
 			`d.toml:7: cloud.secrets.prefix: "a/" can't be used here: use at most 100 of letters, digits, - and _`},
-		"machines": {gcpHead + "fleet.max_machines = 3",
-			`d.toml:7: cloud.fleet: rollout does not start machines on the provider "gcp": remove it, and start workers ` +
-				`yourself`},
+		"a machine of another cloud": {gcpHead + "fleet.instance_types = ['g6.xlarge']",
+			`d.toml:7: cloud.fleet.instance_types[0]: "g6.xlarge" can't be used here: write one such as "g2-standard-8"`},
+		"machines that start by themselves": {gcpHead + "fleet.shards_per_machine = 3\nfleet.idle = '1m'",
+			`d.toml:7: cloud.fleet.shards_per_machine: rollout does not start and end machines on the provider "gcp": ` +
+				"remove it\n" +
+				`d.toml:8: cloud.fleet.idle: rollout does not start and end machines on the provider "gcp": remove it`},
+		"unknown machines of a pool": {gcpHead + "[[pool]]\nname = 'a'\nmodel = 'm'\nmachines = 'cloudrun'",
+			`d.toml:10: pool[0].machines: "cloudrun" is not a valid kind of machines; did you mean "cloud-run"?`},
 		"a project on AWS": {head + cloudHead + "project = 'acme-ml'",
 			`d.toml:6: cloud.project: belongs to the provider "gcp", and cloud.provider is "aws": remove it`},
 		"a table of another provider": {gcpHead + "sqs.prefix = 'b-'",
@@ -80,4 +87,15 @@ func TestDefaultDatabaseMayBeNamed(t *testing.T) {
 	if err != nil || got.Cloud.Firestore.Database != "(default)" {
 		t.Errorf("database %q, %v", got.Cloud.Firestore.Database, err)
 	}
+}
+
+func TestTasksOfCloudRunNeedGoogleCloud(t *testing.T) {
+	t.Parallel()
+	const pool = "[[pool]]\nname = 'a'\nmodel = 'm'\nmachines = 'cloud-run'\n"
+	got, err := ParseDeployment("d.toml", []byte(gcpHead+pool))
+	if err != nil || got.Pools[0].Machines != MachinesCloudRun {
+		t.Errorf("pools %+v, %v", got.Pools, err)
+	}
+	_, err = ParseDeployment("d.toml", []byte("schema_version = 1\n"+pool))
+	wantProblem(t, err, `d.toml:5: pool[0].machines: the installation's provider has no machines "cloud-run": remove it`)
 }

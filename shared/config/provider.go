@@ -25,14 +25,15 @@ type provider struct {
 	// bucketKey is the key that names the bucket. Example: "cloud.s3.bucket".
 	bucketKey string
 
-	// The rest belongs to [cloud.fleet]. A provider without it starts no machines.
+	// The rest belongs to machines: to [cloud.fleet], and to the pools.
 	instanceType       *regexp.Regexp // matches the names of instance types
 	instanceTypeRemedy string         // the remedy for a name that does not match
 	maxInstanceTypes   int            // maximum number of types in one group of machines
+	jobs               bool           // a pool's machines may be MachinesCloudRun
+	// unusedFleetKeys are the keys of [cloud.fleet] without effect, where rollout does not
+	// start and end machines itself.
+	unusedFleetKeys []string
 }
-
-// startsMachines reports whether rollout starts machines on the provider.
-func (p provider) startsMachines() bool { return p.maxInstanceTypes > 0 }
 
 // providers lists the clouds that this version supports.
 func providers() []provider { return []provider{aws(), gcp()} }

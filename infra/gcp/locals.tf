@@ -1,0 +1,128 @@
+data "google_project" "this" {
+  project_id = var.settings.project
+}
+
+locals {
+  name    = var.settings.name
+  project = var.settings.project
+  region  = var.settings.region
+  number  = data.google_project.this.number
+
+  # Custom roles have no dash in their ids.
+  role_prefix = replace(var.settings.name, "-", "_")
+
+  # Folders of the bucket, as shared/record names them.
+  prompts = "prompts/"
+  work    = "work/"
+  runs    = "runs/"
+  pending = "pending/"
+  content = "cas/"
+  owner   = "rollout-installation.json"
+  # Objects that a program makes on the way to others, and removes again.
+  scratch = ["pending/.rollout-", "pending/clock-"]
+
+  token_secret = "api-token"
+  open_api     = contains(var.settings.secrets, local.token_secret)
+
+  pull_queues = toset(flatten([for pool in keys(var.settings.pools) : ["work-${pool}", "urgent-${pool}"]]))
+
+  # What each function may do. Objects are those below the prefixes, documents those of the
+  # database. reads includes listing the bucket: without it an absent object looks like a
+  # forbidden one.
+  functions = {
+    submit = {
+      memory      = "512Mi"
+      concurrency = 20
+      instances   = 5
+      reads       = [local.prompts, local.work, local.runs, local.owner]
+      creates     = [local.runs, local.owner]
+      removes     = []
+      documents   = ["read", "write"]
+      publishes   = ["plan", "tasks-dead"]
+      secrets     = []
+    }
+    plan = {
+      memory      = "2Gi"
+      concurrency = 2
+      instances   = 20
+      reads       = [local.prompts, local.work, local.runs, local.pending]
+      creates     = [local.work, local.pending]
+      removes     = local.scratch
+      documents   = ["read", "write"]
+      publishes   = ["plan", "coordinate", "tasks-dead"]
+      secrets     = []
+    }
+    coordinate = {
+      # One instance: it collects the pushes of a second into one step of each run.
+      memory      = "1Gi"
+      concurrency = 1000
+      instances   = 1
+      reads       = [local.work, local.runs, local.pending]
+      creates     = [local.work, local.pending]
+      removes     = local.scratch
+      documents   = ["read", "write"]
+      publishes   = concat(["plan", "finalize", "coordinate-dead"], tolist(local.pull_queues))
+      secrets     = []
+    }
+    finalize = {
+      memory      = "2Gi"
+      concurrency = 2
+      instances   = 20
+      reads       = [local.prompts, local.work, local.runs, local.pending]
+      creates     = [local.work, local.runs, local.pending]
+      removes     = local.scratch
+      documents   = ["read", "write"]
+      publishes   = ["finalize", "coordinate", "tasks-dead"]
+      secrets     = []
+    }
+    reclaim = {
+      memory      = "512Mi"
+      concurrency = 2
+      instances   = 1
+      reads       = [local.prompts, local.work, local.owner]
+      creates     = []
+      removes     = []
+      documents   = ["read", "write", "remove"]
+      publishes   = ["coordinate", "submit", "plan"]
+      secrets     = []
+    }
+    interrupt = {
+      memory      = "512Mi"
+      concurrency = 20
+      instances   = 2
+      reads       = []
+      creates     = []
+      removes     = []
+      documents   = ["read", "write"]
+      publishes   = []
+      secrets     = []
+    }
+    api = {
+      memory      = "512Mi"
+      concurrency = 80
+      instances   = 10
+      reads       = [local.prompts, local.work, local.runs]
+      creates     = []
+      removes     = []
+      documents   = ["read", "write"]
+      publishes   = ["coordinate", "submit"]
+      secrets     = local.open_api ? [local.token_secret] : []
+    }
+  }
+
+  # What workers may do. They process untrusted prompts, so they get the least. They may
+  # create objects and cannot replace them: to replace is to delete, for Cloud Storage.
+  worker = {
+    reads     = [local.prompts, local.work, local.runs, local.pending]
+    creates   = [local.work, local.pending, local.content]
+    removes   = local.scratch
+    documents = ["read", "write"]
+    publishes = concat(["coordinate"], [for q in local.pull_queues : "${q}-dead"])
+    secrets   = [for s in var.settings.secrets : s if s != local.token_secret]
+  }
+
+  rights = merge({ for name, f in local.functions : name => {
+    reads     = f.reads, creates = f.creates, removes = f.removes
+    documents = f.documents, publishes = f.publishes, secrets = f.secrets
+  } }, { worker = local.worker })
+}

@@ -1,0 +1,184 @@
+# A regional group of machines for each pool and series of machine types. Types of one
+# series have the same disks, so a group may start any of them, in any zone that has one.
+#
+# A group is empty until somebody raises its size, and Terraform ignores the size from then
+# on: a new deployment never ends a working machine.
+
+data "google_compute_zones" "all" {
+  region = local.region
+}
+
+data "google_compute_machine_types" "zone" {
+  for_each = toset(var.gpu ? data.google_compute_zones.all.names : [])
+  zone     = each.key
+  filter   = join(" OR ", [for t in var.settings.instance_types : "(name = \"${t}\")"])
+}
+
+locals {
+  # "g2" to its types, in the order of the config.
+  series = { for t in var.settings.instance_types : split("-", t)[0] => t... }
+  # The zones of the region that have a type of the series.
+  zones = { for s, types in local.series : s => [
+    for zone, found in data.google_compute_machine_types.zone : zone
+    if length(setintersection(types, found.machine_types[*].name)) > 0
+  ] }
+  absent      = [for s, zones in local.zones : s if length(zones) == 0]
+  group_pools = [for name, p in var.settings.pools : name if var.gpu && p.machines == "group"]
+  groups = { for pair in setproduct(local.group_pools, keys(local.series)) :
+    "${pair[0]}-${pair[1]}" => { pool = pair[0], series = pair[1] } if length(local.zones[pair[1]]) > 0
+  }
+  # G4 has no persistent disks.
+  disk_types = { g4 = "hyperdisk-balanced" }
+
+  provisioning = {
+    spot       = { model = "SPOT", preemptible = true, seconds = 0 }
+    flex-start = { model = "FLEX_START", preemptible = false, seconds = 604800 } # it needs a limit: 7 days
+    standard   = { model = "STANDARD", preemptible = false, seconds = 0 }
+  }[var.provisioning]
+
+  token_of_hub = contains(var.settings.secrets, "hf-token") ? "${var.settings.secret_prefix}hf-token" : ""
+}
+
+# The script that a machine runs at each start, after the settings of its pool.
+locals {
+  startup_scripts = { for pool in local.group_pools : pool => join("", [
+    "#!/usr/bin/env bash\n",
+    join("", [for name, value in {
+      ROLLOUT_CONFIG       = var.settings.config
+      ROLLOUT_ENGINE_IMAGE = var.settings.engine_image
+      ROLLOUT_HUB_SECRET   = local.token_of_hub
+      ROLLOUT_MODEL        = var.settings.pools[pool].model
+      ROLLOUT_POOL         = pool
+      ROLLOUT_PROJECT      = local.project
+      ROLLOUT_PROGRAMS     = "${var.settings.bucket}-programs"
+      ROLLOUT_REVISION     = var.settings.pools[pool].revision
+      ROLLOUT_WORKER       = local.worker_object
+    } : "export ${name}='${replace(value, "'", "'\\''")}'\n"]),
+    file("${path.module}/bootstrap.sh"),
+  ]) }
+}
+
+resource "google_compute_region_instance_template" "machine" {
+  for_each     = local.groups
+  name_prefix  = "${local.name}-${each.key}-"
+  region       = local.region
+  machine_type = local.series[each.value.series][0]
+
+  # The disk holds the image, the engine's container image and the model.
+  disk {
+    boot         = true
+    auto_delete  = true
+    source_image = var.machine_image
+    disk_size_gb = 150
+    disk_type    = lookup(local.disk_types, each.value.series, "pd-balanced")
+    dynamic "disk_encryption_key" {
+      for_each = var.kms_key == "" ? [] : [var.kms_key]
+      content {
+        kms_key_self_link = disk_encryption_key.value
+      }
+    }
+  }
+
+  network_interface {
+    subnetwork = local.subnetwork
+    dynamic "access_config" {
+      for_each = var.external_addresses ? [1] : []
+      content {}
+    }
+  }
+
+  scheduling {
+    provisioning_model          = local.provisioning.model
+    preemptible                 = local.provisioning.preemptible
+    instance_termination_action = var.provisioning == "standard" ? null : "DELETE"
+    automatic_restart           = false
+    on_host_maintenance         = "TERMINATE" # a machine with GPUs can't move
+    dynamic "max_run_duration" {
+      for_each = local.provisioning.seconds > 0 ? [local.provisioning.seconds] : []
+      content {
+        seconds = max_run_duration.value
+      }
+    }
+  }
+
+  dynamic "reservation_affinity" {
+    for_each = var.provisioning == "flex-start" ? [1] : []
+    content {
+      type = "NO_RESERVATION"
+    }
+  }
+
+  service_account {
+    email  = google_service_account.program["worker"].email
+    scopes = ["cloud-platform"] # the account's roles decide
+  }
+
+  # Secure Boot would refuse the driver of the default image, which is not signed.
+  shielded_instance_config {
+    enable_secure_boot          = false
+    enable_vtpm                 = true
+    enable_integrity_monitoring = true
+  }
+
+  metadata = {
+    startup-script             = local.startup_scripts[each.value.pool]
+    serial-port-logging-enable = "TRUE" # the boot log outlives the machine
+    block-project-ssh-keys     = "TRUE"
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "google_compute_region_instance_group_manager" "machines" {
+  for_each           = local.groups
+  name               = "${local.name}-${each.key}"
+  region             = local.region
+  base_instance_name = "${local.name}-${each.key}"
+  target_size        = 0
+
+  # ANY takes whatever zone has machines; a group of one zone would wait there for ever.
+  distribution_policy_zones        = local.zones[each.value.series]
+  distribution_policy_target_shape = "ANY"
+
+  version {
+    instance_template = google_compute_region_instance_template.machine[each.key].self_link
+  }
+
+  instance_flexibility_policy {
+    dynamic "instance_selections" {
+      for_each = local.series[each.value.series]
+      content {
+        name          = instance_selections.value
+        machine_types = [instance_selections.value]
+        rank          = instance_selections.key
+      }
+    }
+  }
+
+  # New machines get the new template; working ones stay as they are.
+  update_policy {
+    type                         = "OPPORTUNISTIC"
+    minimal_action               = "REPLACE"
+    instance_redistribution_type = "NONE" # ANY demands it
+    max_surge_fixed              = 0
+    max_unavailable_fixed        = length(local.zones[each.value.series])
+  }
+
+  lifecycle {
+    ignore_changes = [target_size]
+    precondition {
+      condition     = length(setsubtract(keys(local.series), ["g2", "g4", "a2", "a3"])) == 0
+      error_message = "Use machine types of the series g2, g4, a2 and a3, which bring their GPUs."
+    }
+  }
+}
+
+# A type that no zone of the region has would wait for ever.
+check "types_exist" {
+  assert {
+    condition     = !var.gpu || length(local.absent) == 0
+    error_message = "No zone of ${local.region} has types of ${join(", ", local.absent)}: change instance_types."
+  }
+}
