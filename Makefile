@@ -34,7 +34,7 @@ demo-rollout: build ## run a rollout that learns from examples/refunds.jsonl, wi
 	@bash scripts/run/rollout.sh $(DEMO_ROLLOUT)
 .PHONY: demo-rollout
 
-machine-worker: ## build the worker for machines on AWS, out/machine/gpuworker
+machine-worker: ## build the worker for machines in a cloud, out/machine/gpuworker
 	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker
 .PHONY: machine-worker
 
@@ -162,7 +162,7 @@ test-emulators: ## test the AWS drivers against three emulators, installed in ou
 .PHONY: test-emulators
 
 INFRA ?= out/infra
-test-infra: ## synthesize the AWS stack and check it, with tools installed in out/infra (needs Python 3.11)
+test-infra: ## synthesize the AWS stack, plan the Google Cloud deployment and check both, with tools installed in out/infra (needs Python 3.11)
 	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
 .PHONY: test-infra
 

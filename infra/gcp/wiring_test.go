@@ -1,0 +1,288 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/shared/config"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// functionNames are those of functions/gcp.
+var functionNames = []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction, host.FinalizeFunction,
+	host.ReclaimFunction, host.InterruptFunction, host.APIFunction}
+
+// Topics of shared/gcp that no queue of the product names.
+const (
+	objectsTopic  = "objects"
+	machinesTopic = "machines"
+)
+
+// names returns an attribute of the resources of the type, sorted.
+func (d deployment) names(kind, attribute string) (out []string) {
+	for _, r := range d.of(kind) {
+		out = append(out, r.Values.text(attribute))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestTopicsAndSubscriptionsAreThoseOfTheProduct(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	dead := queue.DeadLetterQueue
+	want := []string{objectsTopic, machinesTopic, host.SubmitFunction, host.PlanFunction, host.FinalizeFunction,
+		host.CoordinateQueue, dead(host.CoordinateQueue), dead(host.TaskQueue), host.DoctorQueue}
+	for _, pool := range []string{"small", "large"} {
+		for _, q := range []string{host.WorkQueue(pool), host.UrgentQueue(pool)} {
+			want = append(want, q, dead(q))
+		}
+	}
+	for i := range want {
+		want[i] = "rollout-" + want[i]
+	}
+	slices.Sort(want)
+	if d := cmp.Diff(want, d.names("google_pubsub_topic", "name")); d != "" {
+		t.Errorf("topics (-want +got)\n%s", d)
+	}
+	if d := cmp.Diff(want, d.names("google_pubsub_subscription", "name")); d != "" {
+		t.Errorf("subscriptions (-want +got)\n%s", d)
+	}
+	pushed := map[string]string{}
+	for _, s := range d.of("google_pubsub_subscription") {
+		if s.Values.block("dead_letter_policy").number("max_delivery_attempts") != queue.MaxReceives &&
+			!queue.IsDeadLetterQueue(s.Values.text("name")) {
+			t.Errorf("%s: the product counts %d deliveries", s.Address, queue.MaxReceives)
+		}
+		if to := s.Values.block("push_config").text("push_endpoint"); to != "" {
+			pushed[strings.TrimPrefix(s.Values.text("name"), "rollout-")] = to
+		}
+	}
+	uri := func(function string) string { return "google_cloud_run_v2_service.uri(rollout-" + function + ")" }
+	if d := cmp.Diff(map[string]string{
+		objectsTopic: uri(host.SubmitFunction), host.SubmitFunction: uri(host.SubmitFunction),
+		host.PlanFunction: uri(host.PlanFunction), host.FinalizeFunction: uri(host.FinalizeFunction),
+		host.CoordinateQueue: uri(host.CoordinateFunction), machinesTopic: uri(host.InterruptFunction),
+	}, pushed); d != "" {
+		t.Errorf("pushes (-want +got)\n%s", d)
+	}
+}
+
+func TestServicesAreTheFunctions(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	var targets []string
+	for _, s := range d.of("google_cloud_run_v2_service") {
+		template := s.Values.block("template")
+		env := map[string]string{}
+		for _, e := range template.block("containers").blocks("env") {
+			env[e.text("name")] = e.text("value")
+		}
+		target := env["FUNCTION_TARGET"]
+		targets = append(targets, target)
+		if s.Values.text("name") != "rollout-"+target ||
+			template.text("service_account") != "google_service_account.email(rollout-"+target+")" {
+			t.Errorf("%s is the function %s with the account %s", s.Address, target, template.text("service_account"))
+		}
+		got, err := config.ParseDeployment("ROLLOUT_CONFIG", []byte(env["ROLLOUT_CONFIG"]))
+		if err != nil || got.Cloud.GCS.Bucket != "acme-rollout" {
+			t.Errorf("%s: the config of %q, %v", s.Address, got.Cloud.GCS.Bucket, err)
+		}
+		most := template.block("scaling").number("max_instance_count")
+		if (target == host.CoordinateFunction) && (most != 1 || template.number("max_instance_request_concurrency") != 1000) {
+			t.Errorf("coordinate has up to %v instances: steps of a run would compete", most)
+		}
+		if (s.Values["invoker_iam_disabled"] == true) != (target == host.APIFunction) {
+			t.Errorf("%s: anybody may call it: %v", s.Address, s.Values["invoker_iam_disabled"])
+		}
+	}
+	slices.Sort(targets)
+	if d := cmp.Diff(slices.Sorted(slices.Values(functionNames)), targets); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	n := d.of("google_storage_notification")[0].Values
+	if n.text("object_name_prefix") != "team-a/"+record.PromptsPrefix || n.text("bucket") != "acme-rollout" {
+		t.Errorf("notifications of %s in %s", n.text("object_name_prefix"), n.text("bucket"))
+	}
+}
+
+func TestWithoutTheTokenTheAPIDemandsAnInvoker(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil, edit{"locals.tf", `token_secret = "api-token"`, `token_secret = "another"`}).planned(t)
+	for _, s := range d.of("google_cloud_run_v2_service") {
+		if s.Values["invoker_iam_disabled"] == true {
+			t.Errorf("anybody may call %s", s.Values.text("name"))
+		}
+	}
+}
+
+// Each program may send to the queues that its code sends to, and to no others.
+func TestProgramsMayPublishWhatTheySend(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	dead := queue.DeadLetterQueue
+	var pools, deadPools []string
+	for _, pool := range []string{"small", "large"} {
+		for _, q := range []string{host.WorkQueue(pool), host.UrgentQueue(pool)} {
+			pools, deadPools = append(pools, q), append(deadPools, dead(q))
+		}
+	}
+	want := map[string][]string{
+		host.SubmitFunction:     {host.PlanFunction, dead(host.TaskQueue)},
+		host.PlanFunction:       {host.PlanFunction, host.CoordinateQueue, dead(host.TaskQueue)},
+		host.CoordinateFunction: append(pools, host.PlanFunction, host.FinalizeFunction, dead(host.CoordinateQueue)),
+		host.FinalizeFunction:   {host.FinalizeFunction, host.CoordinateQueue, dead(host.TaskQueue)},
+		host.ReclaimFunction:    {host.CoordinateQueue, host.SubmitFunction, host.PlanFunction},
+		host.APIFunction:        {host.CoordinateQueue, host.SubmitFunction},
+		"worker":                append([]string{host.CoordinateQueue}, deadPools...),
+	}
+	got := map[string][]string{}
+	for _, g := range d.of("google_pubsub_topic_iam_member") {
+		if who, ok := strings.CutPrefix(g.Values.text("member"), "google_service_account.member(rollout-"); ok {
+			who = strings.TrimSuffix(who, ")")
+			topic := strings.TrimPrefix(g.Values.text("topic"), "google_pubsub_topic.id(rollout-")
+			got[who] = append(got[who], strings.TrimSuffix(topic, ")"))
+		}
+	}
+	for _, all := range []map[string][]string{want, got} {
+		for who := range maps.Keys(all) {
+			slices.Sort(all[who])
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// Nobody may remove, and so replace, what others wrote: only scratch objects below pending/.
+func TestObjectsAreNeverReplaced(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	removing := 0
+	for _, g := range d.of("google_storage_bucket_iam_member") {
+		condition := g.Values.block("condition").text("expression")
+		if strings.HasSuffix(g.Values.text("role"), "_objects_remove)") {
+			removing++
+			for _, part := range strings.Split(condition, " || ") {
+				if !strings.Contains(part, "/objects/team-a/"+record.PendingPrefix) {
+					t.Errorf("%s may remove %s", g.Values.text("member"), part)
+				}
+			}
+		}
+		creates := strings.HasSuffix(g.Values.text("role"), "_objects_create)")
+		if creates && strings.Contains(g.Address, "worker") && strings.Contains(condition, record.RunsPrefix) {
+			t.Errorf("workers may create the files of runs: %s", condition)
+		}
+	}
+	if removing == 0 {
+		t.Error("no program may remove its scratch objects")
+	}
+}
+
+func TestOptionsChangeTheDeployment(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options map[string]any
+		want    func(deployment) bool
+	}{
+		"no machines": {map[string]any{"gpu": false}, func(d deployment) bool {
+			return len(d.of("google_compute_region_instance_group_manager"))+len(d.of("google_cloud_run_v2_job"))+
+				len(d.of("google_compute_network"))+len(d.of("google_storage_bucket_object")) == 0
+		}},
+		"what an earlier deployment left": {map[string]any{"bucket": "existing",
+			"database": "existing"}, func(d deployment) bool {
+			return !slices.Contains(d.names("google_storage_bucket", "name"), "acme-rollout") &&
+				len(d.of("google_firestore_database")) == 0 && len(d.of("google_firestore_field")) == 1 &&
+				len(d.of("google_storage_notification")) == 1
+		}},
+		"an own key": {map[string]any{"kms_key": "projects/p/locations/l/keyRings/r/cryptoKeys/k"}, func(d deployment) bool {
+			key := "projects/p/locations/l/keyRings/r/cryptoKeys/k"
+			bucket := slices.IndexFunc(d, func(r resource) bool { return r.Address == "google_storage_bucket.data[0]" })
+			return d[bucket].Values.block("encryption").text("default_kms_key_name") == key &&
+				d.of("google_pubsub_topic")[0].Values.text("kms_key_name") == key &&
+				d.of("google_firestore_database")[0].Values.block("cmek_config").text("kms_key_name") == key &&
+				len(d.of("google_kms_crypto_key_iam_member")) == 5
+		}},
+		"an own network without external addresses": {map[string]any{"subnetwork": "projects/p/regions/r/subnetworks/s",
+			"external_addresses": false}, func(d deployment) bool {
+			at := d.of("google_compute_region_instance_template")[0].Values.block("network_interface")
+			return at.text("subnetwork") == "projects/p/regions/r/subnetworks/s" && len(at.blocks("access_config")) == 0 &&
+				len(d.of("google_compute_network")) == 0
+		}},
+		"a budget and an address": {map[string]any{"budget": 100, "billing_account": "012345-567890-ABCDEF",
+			"email": "you@example.org"}, func(d deployment) bool {
+			b := d.of("google_billing_budget")[0].Values
+			return b.block("amount", "specified_amount").text("units") == "100" &&
+				len(b.block("all_updates_rule").texts("monitoring_notification_channels")) == 1 &&
+				len(d.of("google_monitoring_alert_policy")[0].Values.texts("notification_channels")) == 1
+		}},
+		"machines that wait for capacity": {map[string]any{"provisioning": "flex-start"}, func(d deployment) bool {
+			s := d.of("google_compute_region_instance_template")[0].Values.block("scheduling")
+			return s.text("provisioning_model") == "FLEX_START" && s.block("max_run_duration").number("seconds") == 604800
+		}},
+		"machines at the list price": {map[string]any{"provisioning": "standard"}, func(d deployment) bool {
+			s := d.of("google_compute_region_instance_template")[0].Values.block("scheduling")
+			return s.text("provisioning_model") == "STANDARD" && s["preemptible"] == false &&
+				s.text("instance_termination_action") == ""
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !c.want(newWorkspace(t, c.options).planned(t)) {
+				t.Error("the deployment does not have it")
+			}
+		})
+	}
+}
+
+// The script of a machine has the settings of its pool, also those with quotes, and is a
+// valid script.
+func TestStartupScriptHasThePoolsSettings(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	for _, m := range d.of("google_compute_region_instance_template") {
+		metadata, _ := m.Values["metadata"].(map[string]any)
+		script, _ := metadata["startup-script"].(string)
+		path := filepath.Join(t.TempDir(), "startup.sh")
+		if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "bash", "-n", path).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		exports, _, _ := strings.Cut(script, "\n# Each machine")
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", exports+
+			"\nprintf '%s|' \"$ROLLOUT_POOL\" \"$ROLLOUT_MODEL\" \"$ROLLOUT_REVISION\" "+
+			"\"$ROLLOUT_HUB_SECRET\" \"$ROLLOUT_PROGRAMS\"; "+
+			"printf '%s' \"$ROLLOUT_CONFIG\"").Output()
+		begin := "small|org/small|it's|rollout-hf-token|acme-rollout-programs|"
+		if err != nil || !strings.HasPrefix(string(out), begin) {
+			t.Fatalf("%v: the script exports %.200s, want %s", err, out, begin)
+		}
+		if _, err := config.ParseDeployment("ROLLOUT_CONFIG", out[len(begin):]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestScriptsHaveNoFaultsOfShell(t *testing.T) {
+	t.Parallel()
+	shellcheck, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Skip("SKIPPED: it needs shellcheck: run make test-infra")
+	}
+	for _, script := range []string{"bootstrap.sh", "cloud-run.sh"} {
+		if out, err := exec.CommandContext(t.Context(), shellcheck, "--shell=bash", script).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+}
