@@ -78,7 +78,8 @@ locals {
   }]...)
 
   # The beginning of the names of objects in conditions.
-  objects = "projects/_/buckets/${var.settings.bucket}/objects/${var.settings.prefix}"
+  objects     = "projects/_/buckets/${var.settings.bucket}/objects/${var.settings.prefix}"
+  of_database = "resource.name == \"projects/${local.project}/databases/${var.settings.database}\""
 }
 
 resource "google_storage_bucket_iam_member" "objects" {
@@ -109,7 +110,7 @@ resource "google_project_iam_member" "documents" {
   member   = google_service_account.program[each.value.who].member
   condition {
     title      = "${local.name}-database"
-    expression = "resource.name == \"projects/${local.project}/databases/${var.settings.database}\""
+    expression = local.of_database
   }
 }
 

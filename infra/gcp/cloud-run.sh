@@ -16,8 +16,9 @@ began=$SECONDS
 say() { echo "rollout: $*" >&2; }
 
 # A mounted bucket has no files that can be executed.
-install -m 755 "$programs/$ROLLOUT_WORKER" /tmp/gpuworker
-worker=(/tmp/gpuworker --cloud gcp --pool "$ROLLOUT_POOL" --log-format json)
+program=${TMPDIR:-/tmp}/gpuworker
+install -m 755 "$programs/$ROLLOUT_WORKER" "$program"
+worker=("$program" --cloud gcp --pool "$ROLLOUT_POOL" --log-format json)
 engine='' working=''
 trap 'kill "$working" 2>/dev/null || exit 0' TERM
 trap 'kill "$engine" 2>/dev/null || true' EXIT

@@ -110,6 +110,18 @@ variable "kms_key" {
   default     = ""
 }
 
+variable "viewers" {
+  description = "Who may see runs and fetch their results. Example: [\"group:ml@example.org\"]"
+  type        = list(string)
+  default     = []
+}
+
+variable "operators" {
+  description = "Who may submit and steer runs as well."
+  type        = list(string)
+  default     = []
+}
+
 variable "email" {
   description = "Who gets alerts and budget notices. Empty notifies nobody."
   type        = string

@@ -188,6 +188,37 @@ func TestObjectsAreNeverReplaced(t *testing.T) {
 	}
 }
 
+// Viewers read; operators also upload prompts and send commands. Nobody may replace objects.
+func TestPeopleMayWhatTheirCommandsNeed(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, map[string]any{"viewers": []string{"user:v@example.org"},
+		"operators": []string{"user:o@example.org"}}).planned(t)
+	got := map[string][]string{}
+	for _, g := range d {
+		if who, ok := strings.CutPrefix(g.Values.text("member"), "user:"); ok {
+			_, role, own := strings.Cut(g.Values.text("role"), "(rollout_")
+			if role = strings.TrimSuffix(role, ")"); !own {
+				role = g.Values.text("topic")
+			}
+			got[who] = append(got[who], role)
+			if strings.HasPrefix(role, "documents") && !strings.HasSuffix(g.Values.block("condition").text("expression"),
+				`== "projects/acme-ml/databases/rollout"`) {
+				t.Errorf("%s may use other databases", who)
+			}
+		}
+	}
+	view := []string{"bucket_see", "documents_read", "objects_list", "objects_read"}
+	operate := append([]string{"call", "documents_write", "google_pubsub_topic.id(rollout-coordinate)",
+		"google_pubsub_topic.id(rollout-submit)", "objects_create"}, view...)
+	slices.Sort(operate)
+	for who := range maps.Keys(got) {
+		slices.Sort(got[who])
+	}
+	if d := cmp.Diff(map[string][]string{"v@example.org": view, "o@example.org": operate}, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
 func TestOptionsChangeTheDeployment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// computer is a folder with programs that stand for those of a machine. Each notes its
+// arguments, and then does what its script says.
+type computer struct {
+	root  string
+	calls string // the file of notes
+}
+
+// newComputer makes the programs, by the names of the scripts.
+func newComputer(t *testing.T, scripts map[string]string) computer {
+	t.Helper()
+	c := computer{root: t.TempDir()}
+	c.calls = filepath.Join(c.root, "calls")
+	for _, dir := range []string{"bin", "dev", "tmp", "programs"} {
+		if err := os.Mkdir(filepath.Join(c.root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, script := range scripts {
+		c.program(t, filepath.Join("bin", name), script)
+	}
+	return c
+}
+
+// program writes a program of the computer.
+func (c computer) program(t *testing.T, path, script string) {
+	t.Helper()
+	text := "#!/usr/bin/env bash\necho \"" + filepath.Base(path) + " $*\" >>" + c.calls + "\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(c.root, path), []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command returns a script as a command with more variables.
+func (c computer) command(t *testing.T, script string, variables ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", script)
+	cmd.Env = append([]string{"PATH=" + filepath.Join(c.root, "bin") + ":/usr/bin:/bin", "ROLLOUT_ROOT=" + c.root,
+		"TMPDIR=" + filepath.Join(c.root, "tmp"), "ROLLOUT_POOL=small", "ROLLOUT_MODEL=org/small", "ROLLOUT_REVISION=v1",
+		"ROLLOUT_CONFIG=schema_version = 1", "ROLLOUT_LOOK_EVERY=0.01"}, variables...)
+	return cmd
+}
+
+// called returns what the programs noted.
+func (c computer) called(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(c.calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// have fails the test unless a call begins so.
+func have(t *testing.T, calls []string, begin string) {
+	t.Helper()
+	if !slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, begin) }) {
+		t.Errorf("nobody called %q:\n%s", begin, strings.Join(calls, "\n"))
+	}
+}
+
+// A task serves the model, lets the worker work, and ends in good order when it is asked to.
+func TestTaskDrainsItsWorkerAtSIGTERM(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
+	c.program(t, "programs/worker-1", `trap 'echo "gpuworker drains" >>`+c.calls+`; kill $!; exit 0' TERM
+echo ready >&3
+sleep 60 & wait`)
+	ready, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"))
+	cmd.ExtraFiles = []*os.File{writer}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Close() // the child has its own
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the task ended with %v", err)
+	}
+	calls := c.called(t)
+	have(t, calls, "python3 -m vllm.entrypoints.openai.api_server --model org/small --served-model-name org/small "+
+		"--host 127.0.0.1 --port 8000 --revision v1")
+	have(t, calls, "worker-1 --cloud gcp --pool small --log-format json --engine http://127.0.0.1:8000/v1")
+	have(t, calls, "gpuworker drains")
+}
+
+func TestTaskEndsItsWorkerBeforeItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
+	c.program(t, "programs/worker-1", "exec sleep 60")
+	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"),
+		"ROLLOUT_WORK_FOR=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the task ended with %v: %s", err, out)
+	}
+}
+
+func TestTaskWithoutAnEngineGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ engine, within, want string }{
+		"the engine dies":        {"exit 1", "60", "the inference server ended before it was ready"},
+		"the engine never comes": {"exec sleep 60", "0", "the inference server was not ready after 0 s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			machine := newComputer(t, map[string]string{"python3": c.engine, "curl": "exit 7"})
+			machine.program(t, "programs/worker-1", "")
+			cmd := machine.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_READY_WITHIN="+c.within,
+				"ROLLOUT_FOLDER="+filepath.Join(machine.root, "programs"))
+			if err := cmd.Run(); err == nil {
+				t.Error("the task succeeded")
+			}
+			have(t, machine.called(t), "worker-1 --cloud gcp --pool small --log-format json --give-up "+c.want)
+		})
+	}
+}
+
+// bootPrograms are the programs of a machine whose boot succeeds. curl answers as the
+// metadata server, Secret Manager and Cloud Storage do.
+func bootPrograms() map[string]string {
+	return map[string]string{
+		"curl": `for a; do last=$a; case $previous in -o) to=$a ;; esac; previous=$a; done
+case $* in
+*/token*) echo '{"access_token": "secret-token"}' ;;
+*versions/latest:access*) echo '{"payload": {"data": "aHViLXRva2Vu"}}' ;;
+*storage.googleapis.com*) printf '#!/bin/sh\n' >"$to" ;;
+esac`,
+		"systemctl": "", "systemd-run": "", "iptables": "", "useradd": "", "id": "exit 1", "journalctl": "",
+		"nvidia-smi": "echo 0; echo 1",
+	}
+}
+
+// machineVariables are those of a machine, besides the ones of every computer.
+var machineVariables = []string{"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0.11.0", "ROLLOUT_PROJECT=acme-ml",
+	"ROLLOUT_PROGRAMS=acme-rollout-programs", "ROLLOUT_WORKER=gpuworker-1", "ROLLOUT_HUB_SECRET=rollout-hf-token"}
+
+func TestMachineServesEachGPUAndWorks(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, bootPrograms())
+	if out, err := c.command(t, "bootstrap.sh", machineVariables...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	calls := c.called(t)
+	have(t, calls, "iptables -I DOCKER-USER -d metadata.google.internal -p tcp --dport 80 -j DROP")
+	have(t, calls, "systemctl start --no-block rollout-engine-1.service")
+	have(t, calls, "systemctl enable --now rollout-worker.service")
+	for path, want := range map[string]string{
+		"etc/systemd/system/rollout-engine-1.service": `"vllm/vllm-openai:v0.11.0" "--model" "org/small"`,
+		"etc/systemd/system/rollout-worker.service": `"--gpus" "0,1" "--engine" ` +
+			`"http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
+		"etc/rollout/engine.env":   "HF_TOKEN=hub-token",
+		"etc/rollout/rollout.toml": "schema_version = 1",
+	} {
+		text, err := os.ReadFile(filepath.Join(c.root, path))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s is %s, want %s (%v)", path, text, want, err)
+		}
+	}
+	if slices.ContainsFunc(calls, func(call string) bool { return strings.Contains(call, "secret-token") }) {
+		t.Error("the machine's token is an argument of a program, which others can see")
+	}
+}
+
+// A machine that can't be set up records why, and powers off.
+func TestMachineThatCannotWorkGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		program, script string
+		want            string
+	}{
+		"no GPU":         {"nvidia-smi", "exit 9", "the machine has no GPU, or its driver does not work"},
+		"no firewall":    {"iptables", "exit 1", "the machine's metadata can't be hidden"},
+		"no worker unit": {"systemctl", `case $* in enable*) exit 1 ;; esac`, "the worker does not start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			programs := bootPrograms()
+			programs[c.program] = c.script
+			machine := newComputer(t, programs)
+			out, _ := machine.command(t, "bootstrap.sh", machineVariables...).CombinedOutput() // it ends by the power
+			if !strings.Contains(string(out), "this machine gives up: it could not be set up: "+c.want) {
+				t.Errorf("it said %s, want %s", out, c.want)
+			}
+			have(t, machine.called(t), "systemctl poweroff")
+		})
+	}
+}
