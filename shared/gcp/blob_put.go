@@ -181,9 +181,14 @@ func (b *Bucket) writer(ctx context.Context, w write) *storage.Writer {
 
 // settle decides the result of a write that Cloud Storage refused. The write succeeded
 // if the object that stands in its way has its nonce.
+//
+// To write over an object takes the permission to delete it. Accounts without it may be
+// refused for that before the write's condition is looked at: a refused creation is a
+// conflict if the object exists.
 func (b *Bucket) settle(ctx context.Context, w write, err error) (blob.Info, error) {
 	translated := translate(ctx, err, "put object %s", w.key)
-	if !fault.Is(translated, fault.Conflict) {
+	denied := fault.Is(translated, fault.Denied) && w.condition.DoesNotExist
+	if !denied && !fault.Is(translated, fault.Conflict) {
 		return blob.Info{}, translated
 	}
 	now, statErr := b.bucket.Object(w.full).Attrs(ctx)
@@ -191,6 +196,10 @@ func (b *Bucket) settle(ctx context.Context, w write, err error) (blob.Info, err
 	switch {
 	case statErr == nil && now.Metadata[nonceKey] == w.nonce:
 		return describe(w.key, now), nil
+	case denied && statErr == nil:
+		return blob.Info{}, fault.WithKind(fault.Conflict, err, "put object %s, which exists", w.key)
+	case denied:
+		return blob.Info{}, translated
 	case statErr != nil && !fault.Is(statErr, fault.NotFound):
 		return blob.Info{}, statErr
 	}

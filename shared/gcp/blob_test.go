@@ -77,6 +77,35 @@ func TestBucketGivesUpOnServiceThatFails(t *testing.T) {
 	}
 }
 
+// Cloud Storage refuses an account that may not delete to write over an object, whatever the
+// condition says.
+func TestDeniedCreationIsAConflictIfTheObjectExists(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		exists bool
+		want   fault.Kind
+	}{
+		"the object exists": {true, fault.Conflict},
+		"it does not exist": {false, fault.Denied},
+	} {
+		b := openBucket(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method != http.MethodGet:
+				http.Error(w, `{"error": {"code": 403, "message": "no storage.objects.delete access"}}`, http.StatusForbidden)
+			case c.exists:
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"name": "k", "bucket": "b", "generation": "7", "size": "1"}`)
+			default:
+				http.Error(w, `{"error": {"code": 404, "message": "no such object"}}`, http.StatusNotFound)
+			}
+		})
+		_, err := b.Put(t.Context(), "k", strings.NewReader("x"), blob.PutOptions{CreateOnly: true})
+		if !fault.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
 // A caller who resumes a broken read behind the last byte would take the bytes for good.
 func TestWrongChecksumIsCorrupt(t *testing.T) {
 	t.Parallel()
