@@ -92,7 +92,7 @@ func TestMistakesAreFound(t *testing.T) {
 			edit{"data.tf",
 				"member   = google_service_account.program[\"worker\"].member",
 				`member = "allUsers"`},
-			"anybody is granted"},
+			"everyone is granted"},
 		"a basic role": {
 			edit{"accounts.tf",
 				`role      = "roles/secretmanager.secretAccessor"`,

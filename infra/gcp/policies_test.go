@@ -141,7 +141,7 @@ func (c *checker) mayCall(from resource, uri, account string) {
 			"%s may not call %s", account, s.Values.text("name"))
 		return
 	}
-	c.add(from, "it calls %s, which is no function", uri)
+	c.add(from, "it calls %s, which is not a function", uri)
 }
 
 func (c *checker) roles() {
@@ -159,7 +159,7 @@ func (c *checker) roles() {
 		role, member := r.Values.text("role"), r.Values.text("member")
 		own := strings.HasPrefix(role, "google_project_iam_custom_role.")
 		c.want(r, own || slices.Contains(googlesRoles, role), "the role %q is none of a few permissions", role)
-		c.want(r, member != "allUsers" && member != "allAuthenticatedUsers", "anybody is granted the role %q", role)
+		c.want(r, member != "allUsers" && member != "allAuthenticatedUsers", "everyone is granted the role %q", role)
 		c.want(r, !strings.HasSuffix(r.Type, "_iam_binding") && !strings.HasSuffix(r.Type, "_iam_policy"),
 			"it removes the grants of others")
 	}

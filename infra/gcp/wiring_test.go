@@ -102,7 +102,7 @@ func TestServicesAreTheFunctions(t *testing.T) {
 			t.Errorf("coordinate has up to %v instances: steps of a run would compete", most)
 		}
 		if (s.Values["invoker_iam_disabled"] == true) != (target == host.APIFunction) {
-			t.Errorf("%s: anybody may call it: %v", s.Address, s.Values["invoker_iam_disabled"])
+			t.Errorf("%s: everyone may call it: %v", s.Address, s.Values["invoker_iam_disabled"])
 		}
 	}
 	slices.Sort(targets)
@@ -120,7 +120,7 @@ func TestWithoutTheTokenTheAPIDemandsAnInvoker(t *testing.T) {
 	d := newWorkspace(t, nil, edit{"locals.tf", `token_secret = "api-token"`, `token_secret = "another"`}).planned(t)
 	for _, s := range d.of("google_cloud_run_v2_service") {
 		if s.Values["invoker_iam_disabled"] == true {
-			t.Errorf("anybody may call %s", s.Values.text("name"))
+			t.Errorf("everyone may call %s", s.Values.text("name"))
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestScriptsHaveNoFaultsOfShell(t *testing.T) {
 	t.Parallel()
 	shellcheck, err := exec.LookPath("shellcheck")
 	if err != nil {
-		t.Skip("SKIPPED: it needs shellcheck: run make test-infra")
+		lacks(t, "shellcheck")
 	}
 	for _, script := range []string{"bootstrap.sh", "cloud-run.sh"} {
 		if out, err := exec.CommandContext(t.Context(), shellcheck, "--shell=bash", script).CombinedOutput(); err != nil {

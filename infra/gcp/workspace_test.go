@@ -12,9 +12,18 @@ import (
 	"testing"
 )
 
-// tools is the folder of OpenTofu and the provider of schemas, from the environment; the
-// tests of plans are skipped without it. make test-infra sets it.
+// tools is the folder of OpenTofu and the provider of schemas, from the environment. make
+// test-infra sets it.
 var tools = os.Getenv("ROLLOUT_INFRA_GCP")
+
+// lacks skips a test without a tool that make test-infra installs. In CI the test fails.
+func lacks(t *testing.T, tool string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("there is no %s: run make test-infra", tool)
+	}
+	t.Skipf("SKIPPED: there is no %s: run make test-infra", tool)
+}
 
 // answers are those of Google Cloud to the data sources of a plan: the region has four
 // zones, one of them without GPUs, and one without the larger machines.
@@ -71,7 +80,7 @@ type workspace struct {
 func newWorkspace(t *testing.T, options map[string]any, edits ...edit) workspace {
 	t.Helper()
 	if tools == "" {
-		t.Skip("SKIPPED: it needs OpenTofu: run make test-infra")
+		lacks(t, "OpenTofu")
 	}
 	w := workspace{dir: t.TempDir()}
 	files, err := filepath.Glob("*.tf")
@@ -337,7 +346,7 @@ func (o object) block(path ...string) object {
 func TestToolsAreOfThisMachine(t *testing.T) {
 	t.Parallel()
 	if tools == "" {
-		t.Skip("SKIPPED: it needs OpenTofu: run make test-infra")
+		lacks(t, "OpenTofu")
 	}
 	platform := filepath.Join(tools, "mirror/registry.opentofu.org/hashicorp/google/6.50.0",
 		runtime.GOOS+"_"+runtime.GOARCH)
