@@ -33,7 +33,7 @@ func serve(ctx context.Context, lookup func(string) string) error {
 	wire, ok := programs()[name]
 	if !ok {
 		return &fault.Error{Kind: fault.Invalid,
-			Err:    fault.New(fault.Invalid, "FUNCTION_TARGET is %q, which is no function", name),
+			Err:    fault.New(fault.Invalid, "FUNCTION_TARGET is %q, which is not a function", name),
 			Remedy: "set it to one of " + strings.Join(slices.Sorted(maps.Keys(programs())), ", ")}
 	}
 	s, err := cloudrun.Open(ctx, name, lookup)

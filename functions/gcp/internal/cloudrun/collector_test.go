@@ -142,6 +142,6 @@ func TestPushThatMayNotWaitLongerIsHandedBack(t *testing.T) {
 		if err := c.Handle(ctx, Push{Data: []byte("y")}); !fault.Is(err, fault.Canceled) {
 			t.Errorf("before its step: %v", err)
 		}
-		time.Sleep(20 * time.Second) // the step ends, and nobody waits for it
+		time.Sleep(20 * time.Second) // the step ends, and its push has been given up
 	})
 }

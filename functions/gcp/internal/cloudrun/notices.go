@@ -63,7 +63,7 @@ func readNotice(entry []byte) (n cloud.MachineNotice, ok bool, err error) {
 		return n, false, nil
 	}
 	if id := e.Resource.Labels.Instance; !instanceID.MatchString(id) {
-		return n, false, fault.New(fault.Invalid, "the entry names the instance %.64q, which is no instance id", id)
+		return n, false, fault.New(fault.Invalid, "the entry names the instance %.64q, which is not an instance id", id)
 	}
 	said := e.Payload.Status.Message
 	n = cloud.MachineNotice{Kind: kind, Machine: e.Resource.Labels.Instance, At: e.Timestamp,

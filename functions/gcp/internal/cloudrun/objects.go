@@ -40,7 +40,7 @@ func (b Bucket) readObject(m Push) (created events.ObjectCreated, ok bool, err e
 	generation := m.Attributes[generationAttribute]
 	if n, err := strconv.ParseInt(generation, 10, 64); err != nil || n <= 0 {
 		return events.ObjectCreated{}, false, fault.New(fault.Invalid,
-			"the notification about %.200q has the generation %.40q, which is no number", key, generation)
+			"the notification about %.200q has the generation %.40q, which is not a number", key, generation)
 	}
 	var object struct {
 		Size int64 `json:"size,string"`

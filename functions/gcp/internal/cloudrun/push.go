@@ -10,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"rollout/events"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/observe"
+	"rollout/shared/queue"
 )
 
 // Push is a message that a subscription pushed.
@@ -69,7 +72,7 @@ func Pushes(log *slog.Logger, account string, subscriptions map[string]Handler) 
 }
 
 // refuse answers a request that is not handled. The reason is for the log alone: the
-// caller may be anybody.
+// caller may be a stranger.
 func refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, status int, why error) {
 	log.WarnContext(r.Context(), "refused a request", "status", status, observe.KeyError, why)
 	http.Error(w, http.StatusText(status), status)
@@ -103,4 +106,19 @@ func readPush(body io.Reader) (Push, error) {
 	}
 	return Push{Subscription: id, ID: in.Message.ID, Attempt: max(1, in.Attempt), Attributes: in.Message.Attributes,
 		Data: in.Message.Data}, nil
+}
+
+// Tasks returns the handler of a subscription with events of the product. It moves
+// an event that can't be handled (Invalid) to the dead letters of the tasks queue.
+func Tasks(p host.Ports, handle func(context.Context, events.Payload) error) Handler {
+	return func(ctx context.Context, m Push) error {
+		e, payload, err := events.Decode(m.Data)
+		if err = fault.WithKind(fault.Invalid, err, "decode the event"); err == nil {
+			err = handle(host.WithCause(observe.ContextWithTraceparent(ctx, e.Traceparent), e), payload)
+		}
+		if fault.Is(err, fault.Invalid) {
+			return p.DeadLetter(ctx, host.TaskQueue, queue.Message{ID: m.ID, Body: m.Data}, err)
+		}
+		return err
+	}
 }
