@@ -32,6 +32,7 @@ type Coordinator struct {
 	index *input.Index
 	attrs *attributes
 	opts  Options
+	pace  *pace
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
@@ -58,6 +59,10 @@ type Options struct {
 	// process that saved it. That costs a write for each step, and avoids that
 	// every process which loads the state sends the messages again.
 	Shared bool
+	// MostSaves bounds how often this process saves a run's state in 10 seconds, for
+	// stores that take about one write a second to a document. Steps beyond it wait.
+	// 0 means any number.
+	MostSaves int
 	// Pools are the pools that have work queues. A run of any other pool, which
 	// the config no longer has, pauses and says why. Nil means that every pool
 	// has queues, as in a local installation; an empty list means that none has.
@@ -99,7 +104,7 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 		o.Hooks.OnStopping = func(identity.RunID) {}
 	}
 	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, attrs: newAttributes(ix), opts: o,
-		runs: map[identity.RunID]loaded{}}
+		pace: newPace(p.Clock, o.MostSaves), runs: map[identity.RunID]loaded{}}
 }
 
 // serves reports whether the pool has work queues.
@@ -167,6 +172,11 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 				continue
 			}
 			return append(rejected, refused...), nil
+		}
+		if waited, err := c.pace.wait(ctx, id); err != nil {
+			return nil, fault.WithKind(fault.Unavailable, err, "wait to save run %s", id)
+		} else if waited {
+			continue // decide by what is true now
 		}
 		follow, saved, err := c.saveAndPerform(ctx, began, l, next, pending)
 		if err != nil {
@@ -278,6 +288,7 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 		return nil, err
 	}
 	l.performed = len(l.state.Effects) == 0
+	c.pace.loaded(id, l.state.SavedAt)
 	c.remember(id, l)
 	return l, nil
 }
@@ -328,6 +339,7 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 	if err != nil {
 		return err
 	}
+	c.pace.saved(next.Run)
 	if next.Phase != l.state.Phase {
 		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Previous: string(l.state.Phase),
 			Reason: string(next.Reason), Detail: next.Message})

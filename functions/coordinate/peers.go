@@ -58,6 +58,7 @@ func (c *Coordinator) clearEffects(ctx context.Context, l *loaded) {
 		}
 		return
 	}
+	c.pace.saved(l.state.Run)
 	l.rev, l.performed = rev, true
 	c.remember(l.state.Run, l)
 }

@@ -95,14 +95,19 @@ func servePlan(_ context.Context, s *gcp.Stack) http.Handler {
 	})
 }
 
+// mostSaves is how often a run's state may be saved in 10 seconds: Firestore takes
+// about one write a second to a document.
+const mostSaves = 10
+
 // serveCoordinate serves the events of runs, those of a second in one step. The
-// service must have one instance at most: others would only compete with it.
+// service must have one instance at most: others would only compete with it. For the
+// same reason it does not clear effects, which would be a second write for each step.
 func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
 	c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
-		Timings: host.Timings(s.Deployment.Health),
-		Grace:   s.Deployment.Defaults.Limits.Grace.Std(),
-		Shared:  true,
-		Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+		Timings:   host.Timings(s.Deployment.Health),
+		Grace:     s.Deployment.Defaults.Limits.Grace.Std(),
+		MostSaves: mostSaves,
+		Pools:     append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
 	})
 	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, c.HandleBatch)
 	return pushes(s, map[string]cloudrun.Handler{host.CoordinateQueue: steps.Handle})

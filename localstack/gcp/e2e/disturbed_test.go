@@ -29,8 +29,7 @@ var leads = []time.Duration{30 * time.Second, 8 * time.Second, 3 * time.Second, 
 
 // Runs go on while machines are lost and preempted, functions are killed, messages
 // come twice and out of order, replies are lost and commits aborted. The completions
-// are a laptop's, and no document is written more than twice a second; without
-// disturbances it is once (see TestUploadBecomesTheCompletionsOfALaptop).
+// are a laptop's, and no document is written more than once a second over 10 seconds.
 // Repeat one with -args -seed N -rounds 1.
 func TestDisturbedRuns(t *testing.T) {
 	for n := range *rounds {
@@ -78,7 +77,7 @@ func disturb(t *testing.T, seed uint64) {
 	const window = 10 * time.Second
 	document, n := in.firestore.Busiest(window)
 	t.Logf("the busiest document is %s, written %d times within %v", document, n, window)
-	if n > 20 { // a step of a disturbed run may save twice
-		t.Error("that is more than twice a second")
+	if n > 10 {
+		t.Error("that is more than once a second")
 	}
 }
