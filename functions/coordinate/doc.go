@@ -21,7 +21,8 @@
 //     and time. The next state contains the effects to perform. If nothing
 //     changes, check that the loaded state is current, and stop.
 //  5. Save the next state by compare-and-swap, effects included. On a conflict
-//     nothing was performed: begin again at step 1.
+//     nothing was performed: begin again at step 1. If the state was saved
+//     Options.MostSaves times in the last 10 seconds, wait first and begin again.
 //  6. Perform the effects: send work, seal shards, set control, record pruned
 //     variants, ask for plan and files. Performing may yield follow-up events: begin again with them.
 //  7. Clear the effects from the saved state, with Options.Shared; otherwise the
