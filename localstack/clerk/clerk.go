@@ -6,6 +6,9 @@
 // probability Known, otherwise with Guessed. What the clerk draws depends on the ticket and
 // on the request's seed alone, so that two guidances are compared on the same draws.
 //
+// Other tickets are about bookings that are cancelled: two rules decide them, and a clerk
+// who knows one of the rules alone applies it to all. See cancellations.go.
+//
 // To the prompts of reflection, the clerk answers as a good model would: the rule that a
 // ticket needs, operations that add the rules that are missing, and a plan of them.
 //
@@ -110,11 +113,24 @@ func Answer(body []byte) (string, bool) {
 	if f, ok := read(user); ok {
 		return judge(system, user, string(r.Seed), f), true
 	}
+	if c, ok := readCancellation(user); ok {
+		return c.judge(system, user, string(r.Seed)), true
+	}
 	_, data, ok := strings.Cut(user, "\n{")
 	if !ok {
 		return "", false
 	}
-	return reflect([]byte("{" + data))
+	return reflect([]byte("{"+data), mostOperations(system))
+}
+
+var bound = regexp.MustCompile(`At most (\d+) operations`)
+
+// mostOperations returns how many operations a prompt allows, at most two: as people do.
+func mostOperations(system string) int {
+	if m := bound.FindStringSubmatch(system); m != nil && m[1] == "1" {
+		return 1
+	}
+	return 2
 }
 
 // judge answers a ticket under the guidance in the system message.
@@ -133,6 +149,15 @@ func judge(guidance, ticket, seed string, f facts) string {
 		why = fmt.Sprintf("Entry [%d] decides this.", entry)
 	}
 	return why + "\nVerdict: " + verdict
+}
+
+// lesson returns the text of the rule that decides a ticket.
+func lesson(ticket string) (text string, ok bool) {
+	if f, ok := read(ticket); ok {
+		return deciding(f).text, true
+	}
+	c, ok := readCancellation(ticket)
+	return c.rule(), ok
 }
 
 // stated returns the number of the entry that states a rule; 0 if none does.
@@ -177,7 +202,7 @@ type shown struct {
 }
 
 // reflect answers a prompt of reflection.
-func reflect(data []byte) (string, bool) {
+func reflect(data []byte, most int) (string, bool) {
 	var s shown
 	if json.Unmarshal(data, &s) != nil {
 		return "", false
@@ -185,14 +210,13 @@ func reflect(data []byte) (string, bool) {
 	var out any
 	switch {
 	case s.Ticket != "":
-		f, ok := read(s.Ticket)
+		text, ok := lesson(s.Ticket)
 		if !ok {
 			return "", false
 		}
-		out = map[string]string{"summary": "The answers differ because no entry states what decides this.",
-			"lesson": deciding(f).text}
+		out = map[string]string{"summary": "The answers differ because no entry states what decides this.", "lesson": text}
 	case s.Reports != nil:
-		out = map[string]any{"operations": propose(s)}
+		out = map[string]any{"operations": propose(s, most)}
 	default:
 		var plan []operation
 		for _, o := range s.Proposals {
@@ -207,10 +231,10 @@ func reflect(data []byte) (string, bool) {
 }
 
 // propose returns an operation for each rule that the guidance lacks and that reports ask
-// for, the most wanted first; at most two, as people do.
-func propose(s shown) (ops []operation) {
+// for, the most wanted first.
+func propose(s shown, most int) (ops []operation) {
 	ops = []operation{}
-	for _, text := range Rules() {
+	for _, text := range append(Rules(), CancellationRules()...) {
 		has := func(e struct{ Text string }) bool { return e.Text == text }
 		if slices.ContainsFunc(s.Guidance.Entries, has) {
 			continue
@@ -226,7 +250,7 @@ func propose(s shown) (ops []operation) {
 		}
 	}
 	slices.SortStableFunc(ops, func(a, b operation) int { return len(b.Evidence) - len(a.Evidence) })
-	return ops[:min(len(ops), 2)]
+	return ops[:min(len(ops), most)]
 }
 
 // Ticket returns the content and the label of the n-th ticket.

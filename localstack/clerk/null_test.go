@@ -95,25 +95,31 @@ func coins(n int) string {
 	return b.String()
 }
 
-// TestNullModelIsRarelyAccepted measures how often the gate accepts a candidate although guidance makes no
-// difference, in runs with 200 seeds. In the first reflection of each run, which are
+// TestNullModelIsRarelyAccepted measures how often the gate accepts a candidate although
+// guidance makes no difference, in runs with 200 seeds. In the first reflection of each run, which are
 // independent of each other, at most alpha of the best candidates should pass the gate,
-// whether there is one candidate or there are four; and at most alpha² the confirmation
-// too. The bounds are three standard deviations above that.
+// whether there is one candidate or there are four, and with a front of guidances that won
+// by chance on some tickets; and at most alpha² the confirmation too. The bounds are three standard
+// deviations above that.
 func TestNullModelIsRarelyAccepted(t *testing.T) {
 	t.Parallel()
 	const seeds, alpha = 200, 0.05
 	above := func(n, p float64) int { return int(n*p + 3*math.Sqrt(n*p*(1-p))) }
-	for _, candidates := range []int{1, 4} {
-		t.Run(fmt.Sprintf("candidates=%d", candidates), func(t *testing.T) {
+	for _, of := range []struct{ candidates, pareto int }{{1, 0}, {4, 0}, {1, 6}} {
+		t.Run(fmt.Sprintf("candidates=%d,pareto=%d", of.candidates, of.pareto), func(t *testing.T) {
 			t.Parallel()
-			won, accepted, reflections, compared := 0, 0, 0, 0
+			won, accepted, reflections, compared, others := 0, 0, 0, 0, 0
 			for seed := range seeds {
-				b := newBench(t, runConfig(t, fmt.Sprintf(nullConfig, seed, candidates)), coins(34), guesser)
+				c := runConfig(t, fmt.Sprintf(nullConfig, seed, of.candidates))
+				c.Reflection.Pareto = of.pareto
+				b := newBench(t, c, coins(34), guesser)
 				sum := b.run()
 				reflections, accepted = reflections+sum.Reflections, accepted+sum.Accepted
 				for _, r := range b.reflections() {
-					if !r.Gated || len(r.Candidates) != candidates {
+					if r.Parent != "" {
+						others++
+					}
+					if !r.Gated || len(r.Candidates) != of.candidates && (r.Parent == "" || len(r.Candidates) > 0) {
 						t.Fatalf("seed %d: %+v", seed, r)
 					}
 					for _, c := range r.Candidates {
@@ -122,14 +128,17 @@ func TestNullModelIsRarelyAccepted(t *testing.T) {
 						}
 						compared++
 					}
-					if passed := r.Candidates[r.Best].Gate.Accepted; passed && r.Number == 0 {
+					if r.Number == 0 && r.Candidates[r.Best].Gate.Accepted {
 						won++
 					}
 				}
 			}
 			t.Logf("%d of %d first reflections pass the gate, bound %d; %d of %d are accepted, bound %d; "+
-				"%d candidates compared", won, seeds, above(seeds, alpha), accepted, reflections,
-				above(float64(reflections), alpha*alpha), compared)
+				"%d candidates compared, %d reflections begin with another guidance", won, seeds, above(seeds, alpha),
+				accepted, reflections, above(float64(reflections), alpha*alpha), compared, others)
+			if (others > 0) != (of.pareto > 0) {
+				t.Errorf("%d reflections begin with another guidance than the present one", others)
+			}
 			if won > above(seeds, alpha) || accepted > above(float64(reflections), alpha*alpha) {
 				t.Error("candidates that make no difference are accepted too often")
 			}

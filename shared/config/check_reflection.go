@@ -17,6 +17,10 @@ func (r Run) checkReflection(c *checker, at string) {
 		return
 	}
 	r.Reflection.check(c, under(at, "reflection"))
+	if r.Reflection.Pareto != 0 && r.GateOf().Off {
+		c.add(under(at, "reflection.pareto"), "needs the gate, whose tickets tell what a guidance is best for: "+
+			"remove gate.off, or remove pareto")
+	}
 	r.GateOf().check(c, under(at, "gate"), r.Reflection.Candidates)
 }
 
@@ -35,6 +39,10 @@ func (r Reflection) check(c *checker, at string) {
 		c.add(at+".request.endpoint", "a reflection is a chat: use \"chat\" or \"responses\", or a path of one of them")
 	}
 	c.integer(at+".candidates", &r.Candidates, 1, maxCandidates, "")
+	c.integer(at+".pareto", &r.Pareto, 0, maxPareto, "; 0 is off")
+	if r.Pareto == 1 {
+		c.add(at+".pareto", "keeps a single guidance, which is no choice: set 2 or more, or 0 for the present one alone")
+	}
 	c.integer(at+".max_entries", &r.MaxEntries, 1, maxEntries, "")
 	c.integer(at+".max_entry_bytes", &r.MaxEntryBytes, 20, maxText, "")
 	c.integer(at+".max_tokens", &r.MaxTokens, 10, maxGuidanceTokens, "")

@@ -11,6 +11,9 @@ type Reflection struct {
 	Request  *Request  `toml:"request" json:"request,omitempty"`
 	// Candidates is how many plans are made and compared at once.
 	Candidates int `toml:"candidates" json:"candidates"`
+	// Pareto is how many guidances of a mission may be kept that are each the best for some
+	// tickets of the gate, for reflections to begin with; 0 is off.
+	Pareto int `toml:"pareto" json:"pareto,omitempty"`
 	// Bounds of the guidance of a mission, and of a plan.
 	MaxEntries    int `toml:"max_entries" json:"max_entries"`
 	MaxEntryBytes int `toml:"max_entry_bytes" json:"max_entry_bytes"`
@@ -43,6 +46,7 @@ type Gate struct {
 const (
 	maxReflectionBatch = 32
 	maxCandidates      = 8
+	maxPareto          = 32
 	maxPlanOperations  = 32
 	maxGuidanceTokens  = 32768
 	maxGateTickets     = 2000

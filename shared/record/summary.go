@@ -90,6 +90,8 @@ type Rollout struct {
 	Reflections int            `json:"reflections,omitempty"`
 	Accepted    int            `json:"accepted,omitempty"`
 	Stopped     string         `json:"stopped,omitempty"`
+	// Fronts is how many guidances the front of each mission has, with reflection.pareto.
+	Fronts map[string]int `json:"fronts,omitempty"`
 	// Unsound are the checks of audit.json that do not hold, of an ended run without
 	// reflection.
 	Unsound []string `json:"unsound,omitempty"`

@@ -32,11 +32,14 @@ func (e Ended) Publish(ctx context.Context) (record.Rollout, error) {
 		return record.Rollout{}, err
 	}
 	p := publisher{Ended: e, reader: reader, files: map[string]*object{}, measured: map[string]map[int]Measure{},
-		replaced: map[int]int{}}
+		replaced: map[int]int{}, fronts: map[string]FrontRef{}}
 	names := []string{TrajectoriesFile, FailuresFile, SelectionsFile, ReviewFile, MetricsFile, DistillFile,
 		PreferencesFile, AttemptsFile}
 	if e.Manifest.Config.Reflection != nil {
 		names = append(names, ReflectionFile, CandidatesFile)
+		if e.Manifest.Config.Reflection.Pareto > 0 {
+			names = append(names, FrontsFile)
+		}
 	} else {
 		p.audit = newAuditor(e.Manifest)
 	}
@@ -68,6 +71,7 @@ type publisher struct {
 	// measured has how each mission's guidance did on its holdout, by step.
 	measured map[string]map[int]Measure
 	handedOn map[string]askedStep // by mission: whose answers trainings get
+	fronts   map[string]FrontRef  // by mission: the newest that has a row
 	replaced map[int]int          // tickets that took the place of others, by epoch
 	out      record.Rollout
 	refused  int          // invalid lines
@@ -208,6 +212,9 @@ func (p *publisher) reflections(ctx context.Context) error {
 		if err := p.row(ReflectionFile, s.Over); err != nil {
 			return err
 		}
+		if err := p.frontRow(ctx, s); err != nil {
+			return err
+		}
 		for n, c := range s.Over.Candidates {
 			won := s.Over.Result == ResultAccepted && n == s.Over.Best
 			if err := p.row(CandidatesFile, candidateRow{s.Over.Number, s.Over.Mission, s.Over.Step, n, won, c}); err != nil {
@@ -219,12 +226,32 @@ func (p *publisher) reflections(ctx context.Context) error {
 	return nil
 }
 
+// frontRow appends the row of a front that changed with the reflection that is over in s.
+func (p *publisher) frontRow(ctx context.Context, s Stage) error {
+	mission := s.Over.Mission
+	ref, known := s.Fronts[mission]
+	if !known || ref == p.fronts[mission] {
+		return nil
+	}
+	p.fronts[mission] = ref
+	f, err := readFront(ctx, p.Blobs, p.Manifest.Run, mission, ref)
+	if err != nil {
+		return err
+	}
+	row := FrontRow{Reflection: s.Over.Number, Mission: mission}
+	for _, m := range f.Members {
+		row.Members = append(row.Members, m.FrontMember)
+	}
+	return p.row(FrontsFile, row)
+}
+
 // sum notes what the run came to.
 func (p *publisher) sum() {
 	batches := p.out.Batches
 	p.out = p.all.summary()
 	p.out.Batches, p.out.Epochs, p.out.Stopped = batches, p.last.Epoch+1, p.last.Stopped
 	p.out.Reflections, p.out.Accepted, p.out.Guidance = p.last.Reflections, p.last.Accepted, p.last.Guidance
+	p.out.Fronts = p.last.frontSizes()
 	if p.Manifest.Config.Reflection == nil {
 		return
 	}

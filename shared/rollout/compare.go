@@ -20,6 +20,11 @@ func (g Growing) gated(ctx context.Context, s Stage) (Stage, error) {
 	if err != nil {
 		return s, err
 	}
+	if g.hasFront(s, r.Mission) {
+		if err := g.join(ctx, &s, viable, scores); err != nil {
+			return s, err
+		}
+	}
 	rule := ruleOf(g.Manifest.Config, len(viable), seedOfStage(g.Manifest.Config, r.Number, Gating, 0))
 	best, gain := -1, 0.0
 	for n, candidate := range viable {
@@ -58,6 +63,17 @@ func (g Growing) confirmed(ctx context.Context, s Stage) (Stage, error) {
 type scored struct {
 	ticket string
 	scores []float64
+}
+
+// mean returns the mean of the scores, and false without one.
+func (t scored) mean() (float64, bool) {
+	sum, n := 0.0, 0
+	for _, s := range t.scores {
+		if !math.IsNaN(s) {
+			sum, n = sum+s, n+1
+		}
+	}
+	return sum / float64(max(1, n)), n > 0
 }
 
 // versions returns the scores of a comparison: for each version of the guidance, the
@@ -114,14 +130,8 @@ func (g Growing) measured(ctx context.Context, s Stage) (Stage, error) {
 func measureOf(tickets []scored) (m Measure) {
 	sum := 0.0
 	for _, t := range tickets {
-		of, n := 0.0, 0
-		for _, s := range t.scores {
-			if !math.IsNaN(s) {
-				of, n = of+s, n+1
-			}
-		}
-		if n > 0 {
-			sum, m.Tickets = sum+of/float64(n), m.Tickets+1
+		if mean, ok := t.mean(); ok {
+			sum, m.Tickets = sum+mean, m.Tickets+1
 		}
 	}
 	if m.Tickets > 0 {
@@ -164,8 +174,19 @@ func (g Growing) write(ctx context.Context, s Stage, w io.Writer) error {
 		}
 		of := tickets{s, orderKey(m.Run), mark, Span{at + s.From, at + s.To}}
 		return a.write(ctx, g.Blobs, m, w, of)
+	case Reanswering:
+		places, err := r.places()
+		if err != nil {
+			return err
+		}
+		a.guidance[r.Mission] = r.Parent.Guidance
+		return a.writeTickets(w, s, fmt.Sprintf("r%d.b", r.Number), ticketsIn(ctx, g.Blobs, m, places))
 	case Summarising, Critiquing, Consolidating:
-		return g.writePrompts(w, s, a.guidance[r.Mission])
+		basis, err := g.basis(ctx, s)
+		if err != nil {
+			return err
+		}
+		return g.writePrompts(w, s, basis)
 	case Gating:
 		return g.writeVersions(ctx, w, s, a, r.viable())
 	case Confirming:
@@ -201,7 +222,6 @@ func (g Growing) writeVersions(ctx context.Context, w io.Writer, s Stage, a *ask
 func (g Growing) writePrompts(w io.Writer, s Stage, old guidance.Guidance) error {
 	c, r := g.Manifest.Config, s.Reflection
 	lim := limitsOf(*c.Reflection)
-	old = old.Count(s.Used[r.Mission])
 	for n := range s.Items {
 		var messages []guidance.Message
 		name := fmt.Sprint(n)

@@ -57,7 +57,7 @@ func (g Growing) Append(ctx context.Context, number int, w io.Writer) error {
 // next returns the stage behind s, whose outcomes are there.
 func (g Growing) next(ctx context.Context, s Stage) (Stage, error) {
 	s.Guidance, s.Pending, s.Steps = copied(s.Guidance), copied(s.Pending), copied(s.Steps)
-	s.Used, s.Start = copied(s.Used), copied(s.Start)
+	s.Used, s.Start, s.Fronts = copied(s.Used), copied(s.Start), copied(s.Fronts)
 	if r := s.Reflection; r != nil {
 		own := *r
 		own.Candidates, own.Unusable = slices.Clone(r.Candidates), maps.Clone(r.Unusable)
@@ -66,6 +66,8 @@ func (g Growing) next(ctx context.Context, s Stage) (Stage, error) {
 	switch s.Kind {
 	case Answering:
 		return g.answered(ctx, s)
+	case Reanswering:
+		return g.reanswered(ctx, s)
 	case Summarising:
 		return g.summarised(ctx, s)
 	case Critiquing:

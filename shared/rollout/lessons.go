@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/guidance"
@@ -90,8 +91,25 @@ var reasons = map[selection.Lesson]string{
 
 // caseOf returns what reflection sees of a ticket.
 func caseOf(g Group, t ticketAt) Case {
-	c := Case{Key: ticketID(t.number), Group: t.Group, Case: guidance.Case{
-		Content: shorten(contentOf(t.Ticket), maxShownTicket), Label: t.Label, Why: reasons[g.selection.Teaches]}}
+	return Case{Key: ticketID(t.number), Group: t.Group, Offset: t.offset, Length: t.length,
+		Case: guidance.Case{Content: shorten(contentOf(t.Ticket), maxShownTicket), Label: t.Label,
+			Why: reasons[g.selection.Teaches], Answers: answersOf(g)}}
+}
+
+// places returns where the tickets of a reflection stand.
+func (r Reflection) places() (out []place, err error) {
+	for _, c := range r.Cases {
+		number, err := strconv.ParseUint(strings.TrimPrefix(c.Key, "t"), 10, 32)
+		if err != nil {
+			return nil, fault.WithKind(fault.Corrupt, err, "the ticket %.64q of a reflection", c.Key)
+		}
+		out = append(out, place{c.Offset, c.Length, uint32(number)})
+	}
+	return out, nil
+}
+
+// answersOf returns what reflection sees of the answers to a ticket.
+func answersOf(g Group) (out []guidance.Answer) {
 	at := map[string]int{} // of the answers that say the same
 	for n, m := range g.members {
 		if m.class != "" {
@@ -99,17 +117,16 @@ func caseOf(g Group, t ticketAt) Case {
 		}
 		said := strconv.FormatBool(m.parsed) + m.verdict + outcomeOf(g, n)
 		if k, known := at[said]; known {
-			c.Answers[k].Times++
+			out[k].Times++
 			continue
 		}
-		if len(c.Answers) == guidance.MaxShownAnswers {
+		if len(out) == guidance.MaxShownAnswers {
 			continue
 		}
-		at[said] = len(c.Answers)
-		c.Answers = append(c.Answers,
-			guidance.Answer{Text: shorten(m.text, maxShownAnswer), Outcome: outcomeOf(g, n), Times: 1})
+		at[said] = len(out)
+		out = append(out, guidance.Answer{Text: shorten(m.text, maxShownAnswer), Outcome: outcomeOf(g, n), Times: 1})
 	}
-	return c
+	return out
 }
 
 // contentOf returns the text of a ticket.

@@ -145,11 +145,16 @@ func (a *asker) ask(mark string, s Stage, t ticketAt) iter.Seq[[]byte] {
 
 // write writes the lines of a part of a list of tickets.
 func (a *asker) write(ctx context.Context, blobs blob.Store, m record.Manifest, w io.Writer, of tickets) error {
-	for t, err := range ticketsOf(ctx, blobs, m, of.list, of.Span) {
+	return a.writeTickets(w, of.stage, of.mark, ticketsOf(ctx, blobs, m, of.list, of.Span))
+}
+
+// writeTickets writes the lines of tickets, which a stage asks about under that mark.
+func (a *asker) writeTickets(w io.Writer, s Stage, mark string, of iter.Seq2[ticketAt, error]) error {
+	for t, err := range of {
 		if err != nil {
 			return err
 		}
-		for line := range a.ask(of.mark, of.stage, t) {
+		for line := range a.ask(mark, s, t) {
 			if _, err := w.Write(line); err != nil {
 				return err
 			}

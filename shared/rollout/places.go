@@ -48,10 +48,10 @@ const (
 	placesAtOnce  = 4096 // are in memory
 )
 
-// ticketAt is a ticket with its number.
+// ticketAt is a ticket with its place.
 type ticketAt struct {
 	Ticket
-	number uint32
+	place
 }
 
 // ticketsOf yields the tickets of a part of a list of places: the order or the pool.
@@ -60,21 +60,35 @@ func ticketsOf(ctx context.Context, blobs blob.Store, m record.Manifest, list st
 	return func(yield func(ticketAt, error) bool) {
 		for from := s.From; from < s.To; from += placesAtOnce {
 			places, err := placesOf(ctx, blobs, list, Span{from, min(s.To, from+placesAtOnce)})
-			for err == nil && len(places) > 0 {
-				n := together(places)
-				var tickets []ticketAt
-				tickets, err = readTickets(ctx, blobs, m, places[:n])
-				for _, t := range tickets {
-					if !yield(t, nil) {
-						return
-					}
-				}
-				places = places[n:]
-			}
 			if err != nil {
 				yield(ticketAt{}, err)
 				return
 			}
+			for t, err := range ticketsIn(ctx, blobs, m, places) {
+				if !yield(t, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ticketsIn yields the tickets at these places.
+func ticketsIn(ctx context.Context, blobs blob.Store, m record.Manifest, places []place) iter.Seq2[ticketAt, error] {
+	return func(yield func(ticketAt, error) bool) {
+		for left := places; len(left) > 0; {
+			n := together(left)
+			tickets, err := readTickets(ctx, blobs, m, left[:n])
+			if err != nil {
+				yield(ticketAt{}, err)
+				return
+			}
+			for _, t := range tickets {
+				if !yield(t, nil) {
+					return
+				}
+			}
+			left = left[n:]
 		}
 	}
 }
@@ -112,7 +126,7 @@ func readTickets(ctx context.Context, blobs blob.Store, m record.Manifest, place
 			if err == nil {
 				out[n].Ticket, err = ParseTicket(line, m.Config.Missions)
 			}
-			out[n].number = p.number
+			out[n].place = p
 			return fault.Wrap(err, "ticket %d", p.number)
 		})
 	}

@@ -25,7 +25,14 @@ func (g Growing) reflect(ctx context.Context, s Stage, mission string) (Stage, e
 		delete(s.Pending, mission)
 	}
 	next := s.after(Summarising, len(cases))
-	next.Reflection = &Reflection{Number: s.Reflections, Mission: mission, Step: s.Guidance[mission], Cases: cases}
+	r := Reflection{Number: s.Reflections, Mission: mission, Step: s.Guidance[mission], Cases: cases}
+	if r.Parent, err = g.parent(ctx, s, mission); err != nil {
+		return s, err
+	}
+	if r.Parent != nil {
+		next = s.after(Reanswering, len(cases)*s.Members)
+	}
+	next.Reflection = &r
 	next.Reflections++
 	return next, nil
 }
@@ -147,9 +154,18 @@ func (g Growing) consolidated(ctx context.Context, s Stage) (Stage, error) {
 	if err != nil {
 		return s, err
 	}
+	p := planned{present: old}
+	if p.basis, err = g.basis(ctx, s); err != nil {
+		return s, err
+	}
+	if g.hasFront(s, r.Mission) {
+		if p.known, err = g.known(ctx, s, old); err != nil {
+			return s, err
+		}
+	}
 	result, why := ResultNoChange, "the plans change nothing"
 	unusable, err := g.answers(s, func(_ int, answer []byte) error {
-		candidate, err := g.candidate(ctx, s, old, answer)
+		candidate, err := g.candidate(ctx, s, p, answer)
 		if err != nil {
 			return err
 		}
@@ -173,7 +189,11 @@ func (g Growing) consolidated(ctx context.Context, s Stage) (Stage, error) {
 	if !g.gates(s) {
 		return g.accept(ctx, s)
 	}
-	r.Pool = window(s.Pools[r.Mission].Gate, c.GateOf().Tickets, r.Number)
+	number := r.Number
+	if g.hasFront(s, r.Mission) { // its scores are of the same tickets
+		number = 0
+	}
+	r.Pool = window(s.Pools[r.Mission].Gate, c.GateOf().Tickets, number)
 	return s.after(Gating, (1+len(viable))*r.Pool.Len()*s.Members), nil
 }
 
@@ -187,9 +207,15 @@ func (r Reflection) viable() (numbers []int) {
 	return numbers
 }
 
+// planned is what plans are made for.
+type planned struct {
+	present guidance.Guidance // which a candidate may replace
+	basis   guidance.Guidance // which the plans change
+	known   []string          // texts of guidances that were compared before
+}
+
 // candidate makes a candidate of the plan in an answer.
-func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, answer []byte) (
-	c Candidate, err error) {
+func (g Growing) candidate(ctx context.Context, s Stage, p planned, answer []byte) (c Candidate, err error) {
 	r, lim := s.Reflection, limitsOf(*g.Manifest.Config.Reflection)
 	refuse := func(err error) (Candidate, error) {
 		var refused *guidance.Refused
@@ -203,21 +229,21 @@ func (g Growing) candidate(ctx context.Context, s Stage, old guidance.Guidance, 
 		return refuse(err)
 	}
 	known := func(key string) bool { return slices.ContainsFunc(r.Cases, func(c Case) bool { return c.Key == key }) }
-	next, err := old.Count(s.Used[r.Mission]).Apply(c.Plan, guidance.Applying{Limits: lim, Evidence: known})
+	next, err := p.basis.Apply(c.Plan, guidance.Applying{Limits: lim, Evidence: known})
 	if err != nil {
 		return refuse(err)
 	}
-	if next.Step == old.Step {
+	if next.Step == p.present.Step || slices.Contains(p.known, next.Text()) {
 		return c, nil
 	}
-	next.From = old.ContentID().String()
+	next.From = p.present.ContentID().String()
 	same := func(c Candidate) bool {
 		return c.Guidance != nil && string(c.Guidance.Encode()) == string(next.Encode())
 	}
 	if slices.ContainsFunc(r.Candidates, same) {
 		return c, nil // it is compared once
 	}
-	if err := g.copies(ctx, r.Mission, guidance.NewCopyGuard(c.Plan, old)); err != nil {
+	if err := g.copies(ctx, r.Mission, guidance.NewCopyGuard(c.Plan, p.basis)); err != nil {
 		return refuse(err)
 	}
 	c.Guidance = &next
@@ -265,6 +291,11 @@ func (g Growing) accept(ctx context.Context, s Stage) (Stage, error) {
 	best := *r.Candidates[r.Best].Guidance
 	if err := saveGuidance(ctx, g.Blobs, g.Manifest.Run, best); err != nil {
 		return s, err
+	}
+	if g.hasFront(s, r.Mission) {
+		if err := g.promote(ctx, &s, best.Step); err != nil {
+			return s, err
+		}
 	}
 	s.Guidance[r.Mission] = best.Step
 	delete(s.Used, r.Mission)

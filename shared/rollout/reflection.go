@@ -10,7 +10,9 @@ import (
 type Reflection struct {
 	Number  int    `json:"number"` // from 0
 	Mission string `json:"mission"`
-	Step    int    `json:"step"` // that it was made from
+	Step    int    `json:"step"` // under which it was begun, and that it may replace
+	// Parent is what it begins with; nil is the guidance of Step. See front.go.
+	Parent *Parent `json:"parent,omitempty"`
 	// Cases are the tickets that it looks at. Reports are what was summarised of them.
 	Cases   []Case            `json:"cases"`
 	Reports []guidance.Report `json:"reports,omitempty"`
@@ -29,6 +31,9 @@ type Reflection struct {
 type Case struct {
 	Key   string `json:"key"` // Example: "t17"
 	Group string `json:"group_id"`
+	// Offset and Length are where its line stands among the tickets.
+	Offset uint64 `json:"offset"`
+	Length uint32 `json:"length"`
 	guidance.Case
 }
 
@@ -61,9 +66,11 @@ type Record struct {
 	Mission string `json:"mission"`
 	Epoch   int    `json:"epoch"`
 	Batch   int    `json:"batch"`
-	Step    int    `json:"step"` // that it was made from
-	Result  Result `json:"result"`
-	Why     string `json:"why,omitempty"`
+	Step    int    `json:"step"` // that it was made from, or of the front: see Parent
+	// Parent is the name of the guidance of the front that it began with; "" is that of Step.
+	Parent string `json:"parent,omitempty"`
+	Result Result `json:"result"`
+	Why    string `json:"why,omitempty"`
 	// NewStep is what an accepted candidate has become; 0 if none was.
 	NewStep    int         `json:"new_step,omitempty"`
 	Gated      bool        `json:"gated"` // it had to win a comparison
@@ -117,6 +124,9 @@ type entryUsage map[int]guidance.Tally
 func (r Reflection) over(s Stage, gated bool, result Result, why string) *Record {
 	out := &Record{Number: r.Number, Mission: r.Mission, Epoch: s.Epoch, Batch: s.Batch, Step: r.Step, Result: result,
 		Why: why, Gated: gated, Candidates: r.Candidates, Best: r.Best, Unusable: r.Unusable}
+	if r.Parent != nil {
+		out.Parent = r.Parent.Name
+	}
 	for _, c := range r.Cases {
 		out.Cases = append(out.Cases, CaseRef{c.Key, c.Group, c.Why})
 	}

@@ -15,6 +15,7 @@ const (
 	MetricsFile      = "metrics_epoch.jsonl" // a row for each epoch
 	ReflectionFile   = "reflection.jsonl"    // a row for each reflection
 	CandidatesFile   = "candidates.jsonl"    // a row for each plan that a reflection made
+	FrontsFile       = "fronts.jsonl"        // a row for each change of a front, in a run with reflection.pareto
 	DistillFile      = "distill.jsonl"       // a chat for each ticket whose selected answer is worth learning
 	PreferencesFile  = "preferences.jsonl"   // a pair for each ticket with a better and a worse answer
 	AttemptsFile     = "attempts.jsonl"      // a row for each shard: who answered it
@@ -101,6 +102,13 @@ type Attempt struct {
 	Items   int    `json:"items"`
 	Attempt uint64 `json:"attempt"`
 	Worker  string `json:"worker,omitempty"`
+}
+
+// FrontRow is a row of FrontsFile: a mission's front after a reflection.
+type FrontRow struct {
+	Reflection int           `json:"reflection"`
+	Mission    string        `json:"mission"`
+	Members    []FrontMember `json:"members"`
 }
 
 // candidateRow is a row of CandidatesFile.

@@ -18,12 +18,13 @@ type StageKind string
 
 // The kinds of stages. Each is made from the results of the one before:
 //
-//	holdout* ─▶ answer ─┬─────────────────────────────────────────────▶ answer ─▶ … ─▶ end
-//	                    └▶ summarise ─▶ critique ─▶ consolidate ─┬▶ gate ─▶ confirm ─▶ holdout ─▶ answer
-//	                       (a mission has enough tickets         └▶ answer (no plan, a refused one,
-//	                        that teach something)                   or one that needs no comparison)
+//	holdout* ─▶ answer ─┬─────────────────────────────────────────────────▶ answer ─▶ … ─▶ end
+//	                    └▶ reanswer† ─▶ summarise ─▶ critique ─▶ consolidate ─┬▶ gate ─▶ confirm ─▶ holdout ─▶ answer
+//	                       (a mission has enough tickets                      └▶ answer (no plan, a refused one,
+//	                        that teach something)                                or one that needs no comparison)
 //
 //	* of each mission with a holdout: how good its guidance is at the start
+//	† if the reflection begins with another guidance of the front than the present one
 //
 // A stage of answers may be followed by one of the same tickets, which takes its place: see
 // Stage.Restarts.
@@ -32,6 +33,7 @@ type StageKind string
 // the guidance stays, and the run goes on with the next reflection or the next batch.
 const (
 	Answering     StageKind = "answer"      // the tickets of a global batch
+	Reanswering   StageKind = "reanswer"    // the tickets of a reflection under the guidance that it begins with
 	Summarising   StageKind = "summarise"   // what each ticket of a reflection teaches
 	Critiquing    StageKind = "critique"    // which operations would have helped: one item a candidate
 	Consolidating StageKind = "consolidate" // one plan for each candidate
@@ -46,7 +48,7 @@ func (k StageKind) Role() string {
 	switch k {
 	case Summarising, Critiquing, Consolidating:
 		return RoleReflect
-	case Gating, Confirming, Measuring:
+	case Reanswering, Gating, Confirming, Measuring:
 		return RoleCompare
 	}
 	return record.RoleAnswer
@@ -92,7 +94,9 @@ type Stage struct {
 	// Pending are the tickets of each mission that teach something and that no reflection
 	// has looked at yet.
 	Pending map[string]pending `json:"pending,omitempty"`
-	// Learnt says that a guidance changed in this epoch.
+	// Fronts are the newest fronts by mission: see front.go.
+	Fronts map[string]FrontRef `json:"fronts,omitempty"`
+	// Learnt says that a guidance or a front changed in this epoch.
 	Learnt      bool `json:"learnt,omitempty"`
 	Failed      int  `json:"failed,omitempty"` // reflections in a row
 	Reflections int  `json:"reflections,omitempty"`
@@ -220,6 +224,19 @@ func (s Stage) Progress(c config.Run) record.Rollout {
 	out.AllTickets, out.AllItems = s.Tickets*epochs, s.Tickets*epochs*s.Members
 	out.Epoch, out.Epochs = s.Epoch+1, epochs
 	out.Guidance, out.Reflections, out.Accepted = s.Guidance, s.Reflections, s.Accepted
+	out.Fronts = s.frontSizes()
+	return out
+}
+
+// frontSizes returns how many guidances each front has; nil without fronts.
+func (s Stage) frontSizes() map[string]int {
+	if len(s.Fronts) == 0 {
+		return nil
+	}
+	out := make(map[string]int, len(s.Fronts))
+	for mission, ref := range s.Fronts {
+		out[mission] = ref.Members
+	}
 	return out
 }
 

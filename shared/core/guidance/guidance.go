@@ -24,7 +24,7 @@ type Guidance struct {
 	Schema  int    `json:"schema"` // SchemaVersion
 	Mission string `json:"mission"`
 	Step    int    `json:"step"` // 0 for the guidance that a run starts with
-	// From is the ContentID of the guidance that this step was made from; "" at step 0.
+	// From is the ContentID of the step before, which this one replaces; "" at step 0.
 	From string `json:"from"`
 	// Scaffold stands before the entries. Users write it, and reflection never changes it.
 	Scaffold string `json:"scaffold"`
