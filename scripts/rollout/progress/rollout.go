@@ -42,6 +42,13 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, fmt.Sprintf("%s, %s accepted", counted(r.Reflections, "reflection"),
 			Count(uint64(r.Accepted))))
 	}
+	if len(r.Fronts) > 0 {
+		kept := 0
+		for _, n := range r.Fronts {
+			kept += n
+		}
+		parts = append(parts, counted(kept, "guidance")+" on the front")
+	}
 	if len(r.Unsound) > 0 {
 		parts = append(parts, "not sound: "+SanitizeLine(strings.Join(r.Unsound, "; "), 200))
 	}

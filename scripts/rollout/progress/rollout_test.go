@@ -21,6 +21,8 @@ func TestRolloutIsFormattedInOneLine(t *testing.T) {
 			Accuracy: share(1), Review: 12}, "1,000 of 2,000, batch 3 of 5, agreement 0.667, accuracy 1, 12 to review"},
 		{record.Rollout{Batches: 5, Tickets: 100, Score: share(0.5), Failed: map[string]int{"unparsable": 3, "engine": 9},
 			Refused: 1}, "100, score 0.5, 3 unparsable, 1 invalid line"},
+		{record.Rollout{Tickets: 8, Reflections: 2, Accepted: 1, Fronts: map[string]int{"a": 3, "b": 1}},
+			"8, 2 reflections, 1 accepted, 4 guidances on the front"},
 		{record.Rollout{Refused: 1200}, "0, 1,200 invalid lines"},
 	} {
 		if got := FormatRollout(c.r); got != c.want {

@@ -99,6 +99,7 @@ type missionPage struct {
 	Verdicts   []verdict
 	Gain       *gain
 	MoreValues int
+	Front      []rollout.FrontMember
 }
 
 // gain is how the promoted step of a mission does on its holdout.
@@ -243,6 +244,10 @@ func compareResults(x, y resultKey) int {
 // missionPage returns what the page shows of a mission.
 func (r *reader) missionPage(m *mission) (p missionPage) {
 	p = missionPage{Name: m.name, Promoted: m.promoted}
+	for _, member := range m.front {
+		member.Name, member.Parent = frontName(member.Name), frontName(member.Parent)
+		p.Front = append(p.Front, member)
+	}
 	if m.promoted != nil {
 		p.Entries, p.More = first(m.promoted.Entries, maxListed)
 		before, known := r.changes.holdout[stepKey{m.name, 0}]

@@ -56,6 +56,7 @@ type mission struct {
 	starts   map[int]int // the first batch of a step
 	verdicts map[string]*verdict
 	promoted *guidance.Guidance // nil if the run ended before its first batch
+	front    []rollout.FrontMember
 }
 
 // maxStarts bounds the steps whose first batch is marked in plots.
@@ -146,8 +147,8 @@ func read(ctx context.Context, run Run) (*reader, error) {
 	}
 	// In this order: later files are searched for what earlier ones named.
 	for _, step := range []func(context.Context) error{
-		r.guidance, r.selections, r.listed, r.reviewed, r.reflections, r.trajectories, r.failed, r.metrics, r.attempts,
-		r.prompts,
+		r.guidance, r.selections, r.listed, r.reviewed, r.reflections, r.fronts, r.trajectories, r.failed, r.metrics,
+		r.attempts, r.prompts,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -272,6 +273,18 @@ func (r *reader) reflections(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// fronts reads the newest front of each mission.
+func (r *reader) fronts(ctx context.Context) error {
+	if c := r.Manifest.Config.Reflection; c == nil || c.Pareto == 0 { // the run has no such file
+		return nil
+	}
+	return rows(ctx, r, rollout.FrontsFile, func(row rollout.FrontRow) {
+		if m, ok := r.of(row.Mission); ok {
+			m.front, _ = first(row.Members, maxListed)
+		}
+	})
 }
 
 // trajectories sums up all answers, and keeps those that were selected of the tickets that the page lists.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"rollout/shared/core/gate"
@@ -14,6 +15,7 @@ type change struct {
 	Number, Batch, Epoch int
 	Mission              string
 	Step, NewStep        int
+	Parent               string // what it was begun with; "" is the guidance of Step
 	Result               rollout.Result
 	Why                  string
 	Gated                bool
@@ -119,7 +121,8 @@ func (c *changes) list() []change {
 // changeOf returns what is shown of a reflection.
 func changeOf(r rollout.Record) change {
 	c := change{Number: r.Number, Batch: r.Batch + 1, Epoch: r.Epoch + 1, Mission: r.Mission, Step: r.Step,
-		NewStep: r.NewStep, Result: r.Result, Why: text.Truncate(r.Why, textBytes, "…"), Gated: r.Gated, After: r.Holdout}
+		NewStep: r.NewStep, Result: r.Result, Why: text.Truncate(r.Why, textBytes, "…"), Gated: r.Gated, After: r.Holdout,
+		Parent: frontName(r.Parent)}
 	cases, more := first(r.Cases, maxCases)
 	c.MoreTickets = more
 	for _, t := range cases {
@@ -135,6 +138,16 @@ func changeOf(r rollout.Record) change {
 		c.Candidates = append(c.Candidates, candidateOf(n, won, from))
 	}
 	return c
+}
+
+// frontName returns the name of a guidance of the front with the numbers that the page gives to reflections and
+// candidates: they count from 1.
+func frontName(name string) string {
+	var reflection, candidate int
+	if n, err := fmt.Sscanf(name, "r%d.%d", &reflection, &candidate); n != 2 || err != nil {
+		return short(name)
+	}
+	return fmt.Sprintf("candidate %d of reflection %d", candidate+1, reflection+1)
 }
 
 func candidateOf(number int, won bool, from rollout.Candidate) candidate {

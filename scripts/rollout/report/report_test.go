@@ -88,6 +88,9 @@ func TestPageShowsTheNumbersOfTheRun(t *testing.T) {
 		"Candidate 2 refused: copies_ticket: it copies a ticket",
 		"Tickets that it looked at t0 r-0: the selected verdict contradicts the right answer Case 0.",
 		"over 80 tickets: not significant",
+		// the front: guidance, made from, best on, score
+		" step 2 – 70 0.75 ", " candidate 2 of reflection 3 step 0 10 – ",
+		"begun with candidate 2 of reflection 1 · no candidate is shown to be better",
 		// mission, steps, tickets, same, right, wrong, otherwise
 		" refunds 0 2 50 20 25 5 0 ", " refunds 1 2 50 35 10 5 0 ",
 		"label mismatch unexplained: 45",

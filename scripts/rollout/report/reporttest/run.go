@@ -73,7 +73,7 @@ func Manifest(id identity.RunID) record.Manifest {
 	return record.Manifest{Schema: record.Schema, Run: id, Name: "refunds", Kind: "rollout",
 		CreatedAt: ended.Add(-time.Minute), ModelURI: "clerk", Pool: "default",
 		Inputs: []record.Input{{Key: "prompts/refunds.jsonl", Version: "v", Size: 1}},
-		Config: config.Run{Missions: []config.Mission{{Name: Mission}}, Reflection: &config.Reflection{}}}
+		Config: config.Run{Missions: []config.Mission{{Name: Mission}}, Reflection: &config.Reflection{Pareto: 4}}}
 }
 
 var ended = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func (s Size) Save(ctx context.Context, blobs blob.Store, id identity.RunID) err
 	f := files{Size: s, files: map[string]*bytes.Buffer{}}
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, rollout.TrajectoriesFile,
 		rollout.FailuresFile, rollout.SelectionsFile, rollout.ReviewFile, rollout.MetricsFile,
-		rollout.ReflectionFile, rollout.CandidatesFile, rollout.AttemptsFile} {
+		rollout.ReflectionFile, rollout.CandidatesFile, rollout.FrontsFile, rollout.AttemptsFile} {
 		f.files[name] = &bytes.Buffer{}
 	}
 	for epoch := range 2 {
@@ -254,5 +254,12 @@ func (f *files) reflection(n int, result rollout.Result, step int) {
 	} else {
 		r.Step, r.NewStep, r.Holdout = step-1, step, &rollout.Measure{Tickets: 90, Score: .5 + float64(step)*.125}
 	}
+	if result == rollout.ResultRejected {
+		r.Parent = "r0.1" + f.text(n)
+	}
 	f.row(rollout.ReflectionFile, r)
+	score := .75
+	f.row(rollout.FrontsFile, rollout.FrontRow{Reflection: n, Mission: Mission, Members: []rollout.FrontMember{
+		{Name: fmt.Sprint("step ", step) + f.text(n), Best: 70, Score: &score},
+		{Name: fmt.Sprintf("r%d.1", n), Parent: "step 0" + f.text(n), Best: 10}}})
 }
