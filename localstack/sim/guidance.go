@@ -32,7 +32,7 @@ func (c *stages) checkSteps(ctx context.Context) {
 	}
 	begun := 0
 	for _, s := range c.all {
-		if s.Kind == rollout.Summarising {
+		if s.Kind == rollout.Reanswering || s.Kind == rollout.Summarising && s.Reflection.Parent == nil {
 			begun++
 		}
 		steps := 0
@@ -110,6 +110,9 @@ func (c *stages) checkLines(ctx context.Context) {
 			} else {
 				of := k * len(versions) / len(lines)
 				text, at = versions[of].Text(), versions[of].Step
+				if s.Kind == rollout.Reanswering {
+					at = steps[q.Ticket.Mission]
+				}
 				var first shown
 				c.decode(lines[k%(len(lines)/len(versions))].bytes, &first)
 				if first.Number != q.Number || first.Seed != q.Seed {
@@ -121,10 +124,14 @@ func (c *stages) checkLines(ctx context.Context) {
 				c.audit.breakf("I6: stage %d, %s, shows to %s (step %d) %q, want step %d: %q", s.Input, s.Kind, l.id, q.Step,
 					q.Messages[0].Content, at, text)
 			}
-			if was, used := uses[q.Number]; used && was != s.Kind {
+			use := s.Kind
+			if use == rollout.Reanswering { // a ticket that was answered
+				use = rollout.Answering
+			}
+			if was, used := uses[q.Number]; used && was != use {
 				c.audit.breakf("ticket %d is in stage %d for %s, and was for %s", q.Number, s.Input, s.Kind, was)
 			}
-			uses[q.Number] = s.Kind
+			uses[q.Number] = use
 		}
 	}
 }
@@ -145,6 +152,9 @@ func (c *stages) versions(ctx context.Context, s rollout.Stage) (out []guidance.
 	}
 	if r == nil { // the measure at the start
 		return []guidance.Guidance{c.step(ctx, s.Mission, 0)}
+	}
+	if s.Kind == rollout.Reanswering {
+		return []guidance.Guidance{r.Parent.Guidance}
 	}
 	out = append(out, c.step(ctx, r.Mission, s.Guidance[r.Mission]))
 	for n, candidate := range r.Candidates {

@@ -54,6 +54,9 @@ func (s *scenario) writeReflection() {
 	gate.Tickets, gate.MinTickets = 3+r.intN("gate tickets", 10), 2+r.intN("least tickets", 4)
 	gate.Alpha, gate.Resamples = []float64{0.2, 0.35, 0.5}[r.intN("alpha", 3)], 200
 	gate.MaxBroken = 0.5
+	if !gate.Off && r.intN("front", 3) == 0 {
+		reflection.Pareto = 2 + r.intN("front members", 4)
+	}
 	if t.unfilled = !gate.Off && r.intN("unfilled", 12) == 0; t.unfilled {
 		gate.MinTickets = 500
 	}

@@ -45,6 +45,7 @@ func (s *scenario) checkStages(ctx context.Context, st run.State) {
 	c.checkOrder(ctx)
 	c.checkSteps(ctx)
 	c.checkLines(ctx)
+	c.checkFrontRows(ctx)
 	c.checkClaims(ctx)
 	c.checkAsked(c.plannedShards(ctx, st))
 }
@@ -85,13 +86,14 @@ func (c *stages) isInterrupted(ctx context.Context, s rollout.Stage) bool {
 // behind answers, follow those of ends.
 var (
 	follows = map[rollout.StageKind][]rollout.StageKind{
+		rollout.Reanswering:   {rollout.Summarising},
 		rollout.Summarising:   {rollout.Critiquing},
 		rollout.Critiquing:    {rollout.Consolidating},
 		rollout.Consolidating: {rollout.Gating, rollout.Measuring},
 		rollout.Gating:        {rollout.Confirming},
 		rollout.Confirming:    {rollout.Measuring},
 	}
-	ends = []rollout.StageKind{rollout.Answering, rollout.Summarising, rollout.Ending}
+	ends = []rollout.StageKind{rollout.Answering, rollout.Reanswering, rollout.Summarising, rollout.Ending}
 )
 
 // course is how far a rollout has come: what decides which stage is due.
@@ -101,7 +103,7 @@ type course struct {
 	taught   int            // tickets of the batch that teach something
 	replaced int            // tickets of the batch that were taken in the place of others
 	failed   int            // reflections in a row
-	learnt   bool           // a guidance has changed in the epoch
+	learnt   bool           // a guidance or a front has changed in the epoch
 }
 
 // checkOrder checks which stage follows which.
@@ -109,7 +111,8 @@ func (c *stages) checkOrder(ctx context.Context) {
 	at := course{stages: c, pending: map[string]int{}}
 	for n := 1; n < len(c.all); n++ {
 		a, b := c.all[n-1], c.all[n]
-		goesOn := slices.Contains(ends, b.Kind) // no reflection is under way
+		goesOn := slices.Contains(ends, b.Kind) && a.Kind != rollout.Reanswering || // no reflection is under way
+			a.Kind == rollout.Reanswering && b.Over != nil
 		legal := goesOn || slices.Contains(follows[a.Kind], b.Kind)
 		if a.Kind == rollout.Measuring && a.Reflection == nil && b.Kind == rollout.Measuring {
 			legal = b.Mission != a.Mission
@@ -131,6 +134,7 @@ func (c *stages) checkOrder(ctx context.Context) {
 		if isOver && b.Over != nil {
 			at.reflected(b.Over.Result)
 		}
+		at.learnt = at.learnt || c.checkFront(ctx, a, b)
 		if goesOn {
 			c.wantStage(b, at.due(a))
 		}
@@ -202,8 +206,8 @@ func (c *stages) wantStage(s rollout.Stage, due string) {
 		if s.Items != (s.To-s.From)*c.tickets.members() {
 			got += fmt.Sprintf(" of %d items", s.Items)
 		}
-	case rollout.Summarising:
-		got = fmt.Sprintf("reflection %d of %s on %d", s.Reflection.Number, s.Reflection.Mission, s.Items)
+	case rollout.Reanswering, rollout.Summarising:
+		got = fmt.Sprintf("reflection %d of %s on %d", s.Reflection.Number, s.Reflection.Mission, len(s.Reflection.Cases))
 	}
 	if got != due {
 		c.audit.breakf("stage %d is %s, and due is %s", s.Input, got, due)
