@@ -13,6 +13,9 @@ import (
 type binder struct {
 	*checker
 	known []string // the paths of all fields, for suggestions
+	// merge keeps what the tree does not name also of values behind pointers and in
+	// maps, which it copies. Otherwise they begin with their defaults.
+	merge bool
 }
 
 // table writes m to the struct v; at is the path of v.
@@ -36,11 +39,7 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		if d, ok := v.Interface().(interface{ setDefaults() }); ok {
-			d.setDefaults()
-		}
-		b.value(v.Elem(), x, at)
+		b.pointer(v, x, at)
 	case reflect.Struct:
 		if m, ok := x.(map[string]any); ok {
 			b.table(v, m, at)
@@ -85,6 +84,18 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 	}
 }
 
+// pointer writes x to a new value, to which it points v.
+func (b *binder) pointer(v reflect.Value, x any, at string) {
+	old := v.Elem()
+	v.Set(reflect.New(v.Type().Elem()))
+	if b.merge && old.IsValid() {
+		v.Elem().Set(old)
+	} else if d, ok := v.Interface().(interface{ setDefaults() }); ok {
+		d.setDefaults()
+	}
+	b.value(v.Elem(), x, at)
+}
+
 func (b *binder) slice(v reflect.Value, x any, at string) {
 	list := reflect.ValueOf(x)
 	if list.Kind() != reflect.Slice {
@@ -106,9 +117,16 @@ func (b *binder) tables(v reflect.Value, x any, at string) {
 		return
 	}
 	out := reflect.MakeMap(v.Type())
+	if b.merge {
+		for _, name := range v.MapKeys() {
+			out.SetMapIndex(name, v.MapIndex(name))
+		}
+	}
 	for _, name := range sortedKeys(m) {
 		e := reflect.New(v.Type().Elem())
-		if d, ok := e.Interface().(interface{ setDefaults() }); ok {
+		if old := out.MapIndex(reflect.ValueOf(name)); old.IsValid() {
+			e.Elem().Set(old)
+		} else if d, ok := e.Interface().(interface{ setDefaults() }); ok {
 			d.setDefaults()
 		}
 		if e.Elem().Kind() == reflect.Struct {
