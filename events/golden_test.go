@@ -37,6 +37,8 @@ var golden = map[string]events.Payload{
 	"run_submitted": events.RunSubmitted{Run: run},
 	"retry_requested": events.RetryRequested{Run: run, Parent: run,
 		Only: []string{"failed"}, Items: []int{3, 2}},
+	"retry_with_settings": events.RetryRequested{Run: run, Parent: run,
+		FinishReasons: []string{"length"}, Set: []string{"sampling.max_tokens=800"}},
 	"plan_range":    events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
 	"plan_advanced": events.PlanAdvanced{Run: run},
 	"work": events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5,

@@ -51,6 +51,11 @@ type RetryRequested struct {
 	// Items selects items by their indexes: a gap from 0, a length, a gap, a length
 	// and so on.
 	Items []int `json:"items,omitempty"`
+	// FinishReasons selects answered items by how an answer ended.
+	FinishReasons []string `json:"finish_reasons,omitempty"`
+	// Set are settings over those of the parent's config, such as
+	// "sampling.max_tokens=800".
+	Set []string `json:"set,omitempty"`
 }
 
 // PlanRange asks plan to cut one range of an input object into shards.

@@ -136,15 +136,18 @@ func (s *Service) postRun(r *http.Request) (int, any, error) {
 
 func (s *Service) postRetry(r *http.Request) (int, any, error) {
 	var body struct {
-		Only []string `json:"only"`
+		Only          []string `json:"only"`
+		FinishReasons []string `json:"finish_reasons"`
+		Set           []string `json:"set"`
 	}
 	if err := read(r, &body); err != nil {
 		return 0, nil, err
 	}
-	if len(body.Only) == 0 {
-		body.Only = []string{record.SelectFailed}
+	sel := record.Selection{Only: body.Only, Finish: body.FinishReasons}
+	if len(sel.Only)+len(sel.Finish) == 0 {
+		sel.Only = []string{record.SelectFailed}
 	}
-	c, err := s.Retry(r.Context(), identity.RunID(r.PathValue("id")), record.Selection{Only: body.Only})
+	c, err := s.Retry(r.Context(), identity.RunID(r.PathValue("id")), sel, body.Set)
 	return http.StatusAccepted, c, err
 }
 

@@ -167,7 +167,7 @@ func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Loc
 // id, by their item id.
 func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) bool {
 	name, id := dialect.Name(m.Dialect), []byte(text)
-	model, wantHex := modelOf(m), isItemID(text)
+	model, wantHex := m.DialectModel(), isItemID(text)
 	return func(l jsonl.Line, at dialect.Place) bool {
 		if bytes.Contains(l.Bytes, id) || bytes.IndexByte(l.Bytes, '\\') >= 0 { // the id may be escaped
 			if got, ok := dialect.ScanID(name, l.Bytes); ok && bytes.Equal(got, id) {
@@ -180,12 +180,6 @@ func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) b
 		it, err := dialect.Parse(name, l.Bytes)
 		return err == nil && it.ItemID(model, at.Item).String() == strings.ToLower(text)
 	}
-}
-
-// modelOf is the part of the run's item ids that all items share.
-func modelOf(m record.Manifest) dialect.Model {
-	id, _ := identity.ParseContentID(m.ModelID)
-	return dialect.NewModel(m.ModelURI, id, m.Config)
 }
 
 // checkEvery is how many lines are read between checks of the context.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"rollout/events"
 	"rollout/functions/finalize"
@@ -241,4 +242,17 @@ func TestStoppedChildKeepsTheRowsOfItsParent(t *testing.T) {
 		t.Errorf("%q\n%s\n%+v", completions, errs, sum)
 	}
 	d.wantEntries(completions, errs)
+}
+
+func TestSummaryOfAChildSaysWhatItsRowsComeFrom(t *testing.T) {
+	t.Parallel()
+	d := newChild(t)
+	_, _, sum := d.finalizeChild(finalize.Options{})
+	want := &record.Retry{Parent: record.Parent{Run: id, Selection: record.Selection{Only: []string{"canceled"}}},
+		ParentCompleted: 4, ParentFailed: 8, Kept: 3, KeptFailed: 1, Asked: 8, Answered: 8,
+		StillFailedByClass: nil}
+	if diff := cmp.Diff(want, sum.Retry, cmpopts.EquateEmpty(),
+		cmpopts.IgnoreUnexported(interval.Set{})); diff != "" {
+		t.Errorf("what the rows come from (-want +got):\n%s", diff)
+	}
 }

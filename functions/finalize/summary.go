@@ -34,6 +34,9 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
 	sum = f.summarize(m, s, t)
+	if sum.Retry, err = f.retried(ctx, m, t.counts); err != nil {
+		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
+	}
 	if k.Executor == config.ExecutorInfer {
 		sum.FinishReasons = t.counts.FinishReasons(t.copies)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -33,7 +32,7 @@ func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 		if rows, kept, err = w.keptRows(ctx, n); err != nil {
 			return err
 		}
-		d.Counts.Kept = kept.Kept
+		d.Counts.Kept, d.Counts.KeptFailed = kept.Kept, kept.KeptFailed
 	}
 	return w.unanswered(ctx, n, rows, d, cause{d.Sealed, w.message()})
 }
@@ -132,10 +131,4 @@ func (w *writer) message() string {
 		return "the run ended first: " + w.state.Message
 	}
 	return "the run ended first (" + string(w.state.Reason) + ")"
-}
-
-// model is the part of the run's item ids that all items share.
-func model(m record.Manifest) dialect.Model {
-	id, _ := identity.ParseContentID(m.ModelID)
-	return dialect.NewModel(m.ModelURI, id, m.Config)
 }

@@ -54,14 +54,19 @@ func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, 
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, k.completions), errs: f.open(ctx, k.errs),
-		entries: f.open(ctx, k.entries), model: model(m), buf: make([]byte, copyBuffer), verdicts: judges}
-	w.outputs = w.out
+	w := f.writerTo(m, s, f.open(ctx, k.completions), f.open(ctx, k.errs), f.open(ctx, k.entries))
+	w.verdicts = judges
 	if len(m.Config.Grades) > 0 {
 		w.totals.scores = &grade.Totals{}
 		w.outputs = io.MultiWriter(w.out, &scores{totals: w.totals.scores})
 	}
 	return w, nil
+}
+
+// writerTo returns a writer of these files.
+func (f *Finalizer) writerTo(m record.Manifest, s run.State, out, errs, entries *sink) *writer {
+	return &writer{Finalizer: f, manifest: m, state: s, out: out, errs: errs, entries: entries, outputs: out,
+		model: m.DialectModel(), buf: make([]byte, copyBuffer)}
 }
 
 // finish completes the files, or drops them if err is not nil.
@@ -221,7 +226,7 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 		if err != nil {
 			return err
 		}
-		d.Counts.Kept = kept.Kept
+		d.Counts.Kept, d.Counts.KeptFailed = kept.Kept, kept.KeptFailed
 		return w.unanswered(ctx, n, rows, d, why)
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)

@@ -65,8 +65,9 @@ type inheritance struct {
 	manifest record.Manifest
 	shards   int
 
-	kept   shard.Counts // of the shards that are not touched
-	errors *bufio.Reader
+	kept    shard.Counts // of the shards that are not touched
+	errors  *bufio.Reader
+	outputs *bufio.Reader // nil if no answer is selected by how it ended
 }
 
 // write writes the child's table.
@@ -83,6 +84,14 @@ func (t *inheritance) write(ctx context.Context, w io.Writer) error {
 	}
 	defer closeErrors()
 	t.errors, t.kept = errs, shard.Counts{}
+	if len(t.manifest.Parent.Selection.Finish) > 0 {
+		outputs, closeOutputs, err := t.open(ctx, record.OutputKey(parent, record.CompletionsFile))
+		if err != nil {
+			return err
+		}
+		defer closeOutputs()
+		t.outputs = outputs
+	}
 	out := bufio.NewWriter(w)
 	var in shardtable.Inherited
 	buf, row := make([]byte, shardtable.FileEntrySize), make([]byte, 0, shardtable.InheritedSize)
@@ -115,11 +124,37 @@ func (t *inheritance) open(ctx context.Context, key string) (*bufio.Reader, func
 	return bufio.NewReaderSize(r, 64<<10), r.Close, nil
 }
 
+// answers reports whether the child asks answered items of the shard again because of how
+// their answers ended. It reads the shard's output rows.
+func (t *inheritance) answers(in shardtable.Inherited) (selected bool, err error) {
+	if t.outputs == nil {
+		return false, nil
+	}
+	reasons := t.manifest.Parent.Selection.Finish
+	left := in.Outputs
+	for range in.OK {
+		row, err := t.outputs.ReadBytes('\n')
+		if err != nil || uint64(len(row)) > left {
+			return false, t.damaged(err)
+		}
+		left -= uint64(len(row))
+		selected = selected || dialect.HasFinishReason(dialect.Name(t.manifest.Dialect), row, reasons)
+	}
+	if left > 0 {
+		return false, t.damaged(nil)
+	}
+	return selected, nil
+}
+
 // touched reports whether the child asks items of the shard again. It reads the
 // shard's error rows, and counts them if it asks none.
 func (t *inheritance) touched(in shardtable.Inherited) (bool, error) {
 	sel := t.manifest.Parent.Selection
-	touched := sel.SelectsAll()
+	touched, err := t.answers(in)
+	if err != nil {
+		return false, err
+	}
+	touched = touched || sel.SelectsAll()
 	for n := range in.Items() {
 		if touched || sel.Items.Len() == 0 {
 			break

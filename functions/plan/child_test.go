@@ -53,7 +53,7 @@ func newChild(t *testing.T, s record.Selection) *child {
 		var e shardtable.FileEntry
 		for _, class := range rows {
 			if class == "" {
-				row := fmt.Sprintf("answer %d\n", item)
+				row := fmt.Sprintf("{\"completion\":\"answer %d\",\"finish_reason\":%q}\n", item, endOf(item))
 				d.completions, e.OK, e.Outputs = d.completions+row, e.OK+1, e.Outputs+uint64(len(row))
 			} else {
 				row := string(dialect.AppendError(nil, dialect.Plain, dialect.Failure{Class: class, Message: "no",
@@ -71,6 +71,14 @@ func newChild(t *testing.T, s record.Selection) *child {
 	d.m.Run, d.m.Parent = id, &record.Parent{Run: parentID, Selection: s}
 	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	return d
+}
+
+// endOf is the finish reason of an item's answer: that of item 3 was cut.
+func endOf(item int) string {
+	if item == 3 {
+		return "length"
+	}
+	return "stop"
 }
 
 // leave writes what the parent leaves in the bucket.
@@ -140,6 +148,11 @@ func TestChildTouchesTheShardsOfItsSelectedItems(t *testing.T) {
 		"the last item":       {items(8, 9), "----t", kept(4, 4, map[string]int{"canceled": 2, "expired": 1, "refused": 1})},
 		"items behind the last": {items(9, 99), "-----",
 			kept(4, 5, map[string]int{"canceled": 2, "expired": 1, "refused": 2})},
+		"answers that were cut": {record.Selection{Finish: []string{"length"}}, "-t---",
+			kept(3, 4, map[string]int{"canceled": 2, "expired": 1, "refused": 1})},
+		"answers that ended otherwise": {
+			record.Selection{Finish: []string{"none", "length"}, Only: []string{"expired"}}, "-t-t-",
+			kept(2, 3, map[string]int{"canceled": 2, "refused": 1})},
 		"a class and an item": {record.Selection{Only: []string{"expired"}, Items: items(0, 1).Items}, "t--t-",
 			kept(1, 4, map[string]int{"canceled": 2, "refused": 2})},
 	} {
@@ -181,7 +194,7 @@ func TestChildFindsTheRowsOfEachShard(t *testing.T) {
 		completions := d.completions[row.OutputAt : row.OutputAt+row.Outputs]
 		errs := d.errors[row.ErrorAt : row.ErrorAt+row.Errors]
 		for i, class := range parentRows[n] {
-			answer, failure := fmt.Sprintf("answer %d\n", item+i), fmt.Sprintf(`"line":%d,`, item+i+1)
+			answer, failure := fmt.Sprintf("answer %d\"", item+i), fmt.Sprintf(`"line":%d,`, item+i+1)
 			if strings.Contains(completions, answer) != (class == "") || strings.Contains(errs, failure) != (class != "") {
 				t.Errorf("shard %d has the rows\n%s%s", n, completions, errs)
 			}

@@ -1,9 +1,12 @@
 package submit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"rollout/events"
@@ -11,6 +14,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/kind"
@@ -40,8 +44,12 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	}
 	m := parent
 	m.Run, m.CreatedAt = id, s.Clock.Now().UTC()
-	m.Parent = &record.Parent{Run: parent.Run, Selection: record.Selection{Only: e.Only, Items: interval.Of(items...)}}
-	err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, m.Parent.Selection)
+	m.Parent = &record.Parent{Run: parent.Run, Set: e.Set,
+		Selection: record.Selection{Only: e.Only, Finish: e.FinishReasons, Items: interval.Of(items...)}}
+	err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, *m.Parent)
+	if err == nil {
+		m.Config, m.Original, err = withSettings(parent, e.Set)
+	}
 	if err == nil {
 		err = s.checkGraders(parent.Config.Grades)
 	}
@@ -59,11 +67,11 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	return s.create(ctx, m)
 }
 
-// CheckRetry reports why a run cannot have a child that asks the selected items again;
-// nil if it can. Invalid and Conflict are about the run and the selection, and
-// NotFound about files of the run that are gone.
-func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent record.Manifest,
-	sel record.Selection) error {
+// CheckRetry reports why a run cannot have a child with that Parent; nil if it can.
+// Invalid and Conflict are about the run, the selection and the settings, and NotFound
+// about files of the run that are gone.
+func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent record.Manifest, as record.Parent) error {
+	sel := as.Selection
 	if err := sel.Check(); err != nil {
 		return err
 	}
@@ -86,6 +94,9 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	if !k.Retries || len(parent.Roles) > 0 {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)
 	}
+	if _, _, err := withSettings(parent, as.Set); err != nil {
+		return err
+	}
 	if sel.Items.Len() > 0 && parent.Config.Dedupe.Enabled {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "select items by their classes",
 			Err: errors.New("the run asks identical requests once, so that its items can't be selected one by one")}
@@ -96,7 +107,7 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	}
 	if !s.Phase.Ended() {
 		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has not ended", parent.Run),
-			Remedy: "wait for its end, or stop it"}
+			Remedy: notEnded(s.Phase)}
 	}
 	if !selectsAny(s, sel) {
 		return &fault.Error{Kind: fault.Conflict, Remedy: "choose others: `rollout status` counts the failed items by class",
@@ -105,9 +116,17 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	return checkFiles(ctx, p, parent.Run)
 }
 
+// notEnded says what to do with a run of the phase before it can be retried.
+func notEnded(p run.Phase) string {
+	if p == run.Paused || p == run.Interrupted {
+		return "it is " + string(p) + ": resume it, or stop it"
+	}
+	return "wait for its end, or stop it"
+}
+
 // selectsAny reports whether the selection may match an item of the ended run.
 func selectsAny(s run.State, sel record.Selection) bool {
-	if sel.SelectsAll() && s.Items > 0 {
+	if sel.SelectsAll() && s.Items > 0 || mayHaveEnded(s.Counts, sel.Finish) {
 		return true
 	}
 	for class, n := range s.Counts.ByClass {
@@ -117,6 +136,47 @@ func selectsAny(s run.State, sel record.Selection) bool {
 	}
 	ranges := sel.Items.Ranges()
 	return len(ranges) > 0 && uint64(ranges[0].Lo) < s.Items
+}
+
+// mayHaveEnded reports whether an answer may have one of the finish reasons. Those of
+// answers that the run kept from its own parent are not counted, and neither are reasons
+// that were too long or too many.
+func mayHaveEnded(c shard.Counts, reasons []string) bool {
+	counted := 0
+	for _, n := range c.Finish {
+		counted += n
+	}
+	for _, r := range reasons {
+		if c.Kept > 0 || c.Finish[r] > 0 || c.HasOtherFinish() || r == shard.FinishStop && c.OK > counted {
+			return true
+		}
+	}
+	return false
+}
+
+// settableInRetry are the tables whose keys a retry may set: the others decide what the
+// items are, who answers them, or how all of them are scored.
+var settableInRetry = []string{"sampling", "request", "limits"}
+
+// withSettings returns the config of the parent's child with those settings, and by which
+// settings its item ids and seeds are computed: as in the run that first asked its items.
+func withSettings(parent record.Manifest, settings []string) (config.Run, *record.Original, error) {
+	c, err := parent.Config.Set(settings)
+	if err != nil {
+		return c, nil, err
+	}
+	for _, key := range config.SettingKeys(settings) {
+		if table, _, _ := strings.Cut(key, "."); !slices.Contains(settableInRetry, table) {
+			return c, nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("a retry can't set %s", key),
+				Remedy: "set keys of " + strings.Join(settableInRetry, ", ") + ", or submit the input as a run of its own"}
+		}
+	}
+	original := parent.Original
+	if original == nil && (!bytes.Equal(c.Sampling.Canonical(), parent.Config.Sampling.Canonical()) ||
+		!bytes.Equal(c.Request.Canonical(), parent.Config.Request.Canonical())) {
+		original = &record.Original{Sampling: parent.Config.Sampling, Request: parent.Config.Request}
+	}
+	return c, original, nil
 }
 
 // checkFiles returns NotFound if objects that a child needs are gone.

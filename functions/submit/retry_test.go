@@ -38,9 +38,14 @@ func (d *fixture) ended(edit ...func(*record.Manifest, *run.State)) record.Manif
 }
 
 // retry asks for a child of the run, and returns its manifest.
-func (d *fixture) retry(parent record.Manifest, only []string, items ...int) record.Manifest {
+func (d *fixture) retry(parent record.Manifest, only []string) record.Manifest {
 	d.t.Helper()
-	e := events.RetryRequested{Run: childID, Parent: string(parent.Run), Only: only, Items: items}
+	return d.request(events.RetryRequested{Run: childID, Parent: string(parent.Run), Only: only})
+}
+
+// request asks for a child, and returns its manifest.
+func (d *fixture) request(e events.RetryRequested) record.Manifest {
+	d.t.Helper()
 	if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Retry(d.t.Context(), e); err != nil {
 		d.t.Fatal(err)
 	}
@@ -66,16 +71,45 @@ func TestChildHasTheManifestOfItsParent(t *testing.T) {
 	}
 }
 
+func TestChildWithSettingsKeepsTheSettingsOfItsIDs(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	few := 10
+	parent := d.ended(func(m *record.Manifest, s *run.State) {
+		m.Config = config.DefaultRun()
+		m.Config.Sampling.MaxTokens = &few
+		s.Counts.Finish = map[string]int{"length": 2}
+	})
+	e := events.RetryRequested{Run: childID, Parent: string(parent.Run), FinishReasons: []string{"length"},
+		Set: []string{"sampling.max_tokens=800", "limits.failures=9"}}
+	s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at})
+	if err := s.Retry(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	m := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(childID))
+	if m.Refused != "" || *m.Config.Sampling.MaxTokens != 800 || m.Config.Limits.Failures != 9 ||
+		m.Original == nil || *m.Original.Sampling.MaxTokens != 10 || len(m.Parent.Set) != 2 ||
+		m.Parent.Selection.Finish[0] != "length" {
+		t.Errorf("the child is %+v", m)
+	}
+	if m.DialectModel().Original == nil || string(m.DialectModel().Original.Params) != `{"max_tokens":10}` {
+		t.Errorf("its model is %+v", m.DialectModel())
+	}
+}
+
 func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		edit  func(*record.Manifest, *run.State)
-		gone  func(record.Manifest) string
-		only  []string
-		items []int
-		want  string
+		edit        func(*record.Manifest, *run.State)
+		set, finish []string
+		gone        func(record.Manifest) string
+		only        []string
+		items       []int
+		want        string
 	}{
-		"still running":    {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Running }, want: "stop it"},
+		"still running": {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Running }, want: "stop it"},
+		"paused": {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Paused },
+			want: "resume it, or stop it"},
 		"nothing selected": {only: []string{"refused"}, want: "choose others"},
 		"an unknown class": {only: []string{"sad"}, want: "use failed, unanswered, all"},
 		"a run that was refused before its kind was read": {want: "was refused: nonsense",
@@ -94,6 +128,11 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 		"items of a run that asks identical requests once": {only: []string{"timeout"}, items: interval.Of(
 			interval.Range{Lo: 1, Hi: 2}).Gaps(), want: "by their classes",
 			edit: func(m *record.Manifest, _ *run.State) { m.Config.Dedupe.Enabled = true }},
+		"a finish reason that no answer has": {finish: []string{"length"}, want: "choose others"},
+		"a setting of the model": {set: []string{"model.uri=other"}, want: "a retry can't set model.uri",
+			edit: func(m *record.Manifest, _ *run.State) { m.Config = config.DefaultRun() }},
+		"a wrong setting": {set: []string{"sampling.top_p=7"}, want: "sampling.top_p: must be",
+			edit: func(m *record.Manifest, _ *run.State) { m.Config = config.DefaultRun() }},
 		"a model that is served no more": {want: "no pool serves the model old",
 			edit: func(m *record.Manifest, _ *run.State) { m.ModelURI = "old" }},
 		"a grader whose service is gone": {want: "reward",
@@ -111,7 +150,7 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 		if c.edit == nil {
 			c.edit = func(*record.Manifest, *run.State) {}
 		}
-		if c.only == nil {
+		if c.only == nil && c.finish == nil {
 			c.only = []string{"failed"}
 		}
 		parent := d.ended(c.edit)
@@ -120,7 +159,9 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if m := d.retry(parent, c.only, c.items...); !strings.Contains(m.Refused, c.want) {
+		e := events.RetryRequested{Run: childID, Parent: string(parent.Run), Only: c.only, Items: c.items,
+			FinishReasons: c.finish, Set: c.set}
+		if m := d.request(e); !strings.Contains(m.Refused, c.want) {
 			t.Errorf("%s: refused with %q, want %q", name, m.Refused, c.want)
 		}
 	}

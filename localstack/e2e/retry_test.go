@@ -105,7 +105,7 @@ func (s *souredRun) mend(faults ...string) {
 // retry starts a child of the run, which asks its failed items again.
 func (s *souredRun) retry(id identity.RunID) identity.RunID {
 	s.t.Helper()
-	p := do(s.t, 0, "run", "retry", "--dir", s.dir, string(id))
+	p := do(s.t, 0, "retry", "--dir", s.dir, string(id))
 	return identity.RunID(strings.TrimSpace(p.stdoutText()))
 }
 

@@ -226,7 +226,11 @@ func (s *scenario) model(l line) (dialect.Model, config.Sampling) {
 	case s.tickets == nil && l.role > 0:
 		uri, sampling = rounds.JudgeModel, config.Sampling{}
 	}
-	return dialect.Model{URI: uri, ID: identity.Model(uri, ""), Params: sampling.Canonical()}, sampling
+	m := dialect.Model{URI: uri, ID: identity.Model(uri, ""), Params: sampling.Canonical()}
+	if s.original != nil {
+		m.Original = &dialect.Model{URI: uri, ID: m.ID, Params: s.original}
+	}
+	return m, sampling
 }
 
 // expect is the item's row of an undisturbed run: an output row or an error row. row

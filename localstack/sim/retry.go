@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	"rollout/shared/dialect"
@@ -43,18 +44,43 @@ func (s *scenario) drawSelection() record.Selection {
 	return sel
 }
 
+// drawSettings draws settings with which a child asks its items.
+func (s *scenario) drawSettings() []string {
+	if s.rand.intN("retry settings", 3) > 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("sampling.top_k=%d", 1+s.rand.intN("top_k", 100))}
+}
+
+// changeSettings changes the settings of the run to those of its child. Its items keep
+// the ids and the seeds that they have by the first settings.
+func (s *scenario) changeSettings(set []string) {
+	s.t.Helper()
+	if len(set) == 0 {
+		return
+	}
+	if s.original == nil {
+		s.original = s.cfg.Sampling.Canonical()
+	}
+	var err error
+	if s.cfg, err = s.cfg.Set(set); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // retry asks for a child of the ended run, and draws what the user does to it. It
 // returns false if the run has no item to ask again.
 func (s *scenario) retry(ctx context.Context) bool {
-	sel := s.drawSelection()
-	child, err := s.api().Retry(ctx, s.id, sel)
+	sel, set := s.drawSelection(), s.drawSettings()
+	child, err := s.api().Retry(ctx, s.id, sel, set)
 	if err != nil {
 		if !fault.Is(err, fault.Conflict) {
 			s.t.Errorf("seed %d: retry: %v", s.seed, err)
 		}
 		return false
 	}
-	s.tracef("user: retry %s of %s: %s", child.Run, s.id, sel)
+	s.tracef("user: retry %s of %s: %s %s", child.Run, s.id, sel, set)
+	s.changeSettings(set)
 	s.parent = &family{selection: sel, out: split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile)))}
 	s.id, s.retriedAt = child.Run, time.Now()

@@ -41,6 +41,7 @@ type scenario struct {
 	failures  failures
 	verdicts  []openScore // of the answers that the check has seen
 	parent    *family     // of a child run; nil for the first run
+	original  []byte      // the first sampling params, of a child with others
 	retriedAt time.Time   // when the child was asked for
 }
 

@@ -25,6 +25,9 @@ func (it *Item) AnswerCount(s config.Sampling) int {
 // ItemID returns the id of the item at the index of its run. It is of version 2 if the
 // row has parameters of its own, or the run has settings of its requests.
 func (it *Item) ItemID(m Model, index uint64) identity.ContentID {
+	if m.Original != nil {
+		m = *m.Original
+	}
 	if len(it.params) == 0 && len(m.Request) == 0 {
 		return identity.Item(m.ID, it.Request, m.Params, index)
 	}

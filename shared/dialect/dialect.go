@@ -86,6 +86,9 @@ type Model struct {
 	ID      identity.ContentID
 	Params  []byte // config.Sampling.Canonical()
 	Request []byte // config.Request.Canonical(); nil without settings
+	// Original, if not nil, is the model by whose settings ids are computed: that of the
+	// run which first asked the items, if they are asked again with other settings.
+	Original *Model
 }
 
 // NewModel returns the Model of a run with the config.

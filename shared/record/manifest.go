@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/dialect"
 )
 
 // Manifest is the document run/<run>: what was submitted. Submit creates it, and
@@ -33,8 +34,29 @@ type Manifest struct {
 	PromptMaxTokens int `json:"prompt_max_tokens,omitempty"`
 	// Parent makes the run a child; nil for a run of its own.
 	Parent *Parent `json:"parent,omitempty"`
+	// Original has the settings from which item ids and seeds are computed; nil means
+	// those of Config. It is that of the oldest ancestor, in children with other settings.
+	Original *Original `json:"original,omitempty"`
 	// Refused says why the run cannot start; it is then Failed from the beginning.
 	Refused string `json:"refused,omitempty"`
+}
+
+// Original is the part of a run's config on which item ids depend.
+type Original struct {
+	Sampling config.Sampling `json:"sampling"`
+	Request  *config.Request `json:"request,omitempty"`
+}
+
+// DialectModel returns what all items of the run share for item ids and output rows. It is
+// without the model's id if the manifest has none.
+func (m Manifest) DialectModel() dialect.Model {
+	id, _ := identity.ParseContentID(m.ModelID)
+	out := dialect.NewModel(m.ModelURI, id, m.Config)
+	if m.Original != nil {
+		first := dialect.NewModel(m.ModelURI, id, config.Run{Sampling: m.Original.Sampling, Request: m.Original.Request})
+		out.Original = &first
+	}
+	return out
 }
 
 // Input is one input object of a run, pinned to a version.

@@ -9,6 +9,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
 
@@ -18,6 +19,9 @@ import (
 type Parent struct {
 	Run       identity.RunID `json:"run"`
 	Selection Selection      `json:"selection"`
+	// Set are the settings with which the selected items are asked, over those of the
+	// parent's config: see config.Run.Set.
+	Set []string `json:"set,omitempty"`
 }
 
 // Selection says which items of the parent a child asks again.
@@ -25,6 +29,9 @@ type Selection struct {
 	// Only names them by their rows: SelectFailed, SelectUnanswered, SelectAll, or
 	// classes of failures.
 	Only []string `json:"only,omitempty"`
+	// Finish names answered items by the finish reason of an answer, as the server gave
+	// it, or shard.FinishNone.
+	Finish []string `json:"finish_reasons,omitempty"`
 	// Items are further ones by their indexes, at most MaxSelected ranges.
 	Items interval.Set `json:"items,omitzero"`
 }
@@ -36,11 +43,21 @@ const (
 	SelectAll        = "all"
 )
 
-// MaxSelected bounds the ranges of Selection.Items: manifests stay small.
-const MaxSelected = 4096
+// MaxSelected bounds the ranges of Selection.Items, and maxFinish and maxReason the number
+// and the bytes of Selection.Finish: manifests stay small.
+const (
+	MaxSelected = 4096
+	maxFinish   = 16
+	maxReason   = 64
+)
 
-// Selects reports whether the child asks an item again whose row in the parent's
-// files has the class; "" is an answer.
+// SelectsRow reports whether the child asks an item again whose row in the parent's files
+// has the class; "" is an answer.
+func (s Selection) SelectsRow(item uint64, class fault.Class, d dialect.Name, row []byte) bool {
+	return s.Selects(item, class) || class == "" && len(s.Finish) > 0 && dialect.HasFinishReason(d, row, s.Finish)
+}
+
+// Selects is SelectsRow without a look at how an answer ended.
 func (s Selection) Selects(item uint64, class fault.Class) bool {
 	for _, w := range s.Only {
 		switch {
@@ -73,7 +90,17 @@ func (s Selection) Check() error {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d ranges of items are selected", n),
 			Remedy: fmt.Sprintf("select at most %d ranges in one run", MaxSelected)}
 	}
-	if len(s.Only) == 0 && s.Items.Len() == 0 {
+	if len(s.Finish) > maxFinish {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d finish reasons are selected", len(s.Finish)),
+			Remedy: fmt.Sprintf("select at most %d in one run", maxFinish)}
+	}
+	for _, r := range s.Finish {
+		if r == "" || len(r) > maxReason {
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.64q is not a finish reason", r),
+				Remedy: "use one that `rollout status RUN` shows, such as length, or none"}
+		}
+	}
+	if len(s.Only) == 0 && s.Items.Len() == 0 && len(s.Finish) == 0 {
 		return &fault.Error{Kind: fault.Invalid, Err: errors.New("no item is selected"),
 			Remedy: "use " + strings.Join(known, ", ")}
 	}
@@ -83,6 +110,9 @@ func (s Selection) Check() error {
 // String renders the selection for people. Example: "failed, items 3-5".
 func (s Selection) String() string {
 	parts := slices.Clone(s.Only)
+	for _, r := range s.Finish {
+		parts = append(parts, "finish reason "+r)
+	}
 	for i, r := range s.Items.Ranges() {
 		switch {
 		case i == 8:

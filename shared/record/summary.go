@@ -36,6 +36,8 @@ type Summary struct {
 	Outputs          string         `json:"outputs"`            // the key of completions.jsonl
 	Errors           string         `json:"errors"`             // the key of errors.jsonl
 	Training         *Trained       `json:"training,omitempty"` // of a training
+	// Retry says where the rows of a child come from; nil for a run of its own.
+	Retry *Retry `json:"retry,omitempty"`
 	// Rollout is what a rollout selected; nil in other runs.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// FinishReasons counts the answers by finish reason, without copies; "none" is an
@@ -51,6 +53,22 @@ type Summary struct {
 	// Roles are the counts by role, from the answer on, in a run of several roles. The
 	// items above are those of the answer, and the tokens those of all roles.
 	Roles []RoleCounts `json:"roles,omitempty"`
+}
+
+// Retry says what the rows of a child come from: its parent, or its own requests.
+type Retry struct {
+	Parent
+	// ParentCompleted and ParentFailed are the rows of the parent.
+	ParentCompleted uint64 `json:"parent_completed"`
+	ParentFailed    uint64 `json:"parent_failed"`
+	Kept            uint64 `json:"kept"`        // answers that are the parent's
+	KeptFailed      uint64 `json:"kept_failed"` // error rows that are the parent's
+	Asked           uint64 `json:"asked"`       // items that were selected
+	Answered        uint64 `json:"answered"`    // of Asked
+	StillFailed     uint64 `json:"still_failed"`
+	// StillFailedByClass counts StillFailed; absent if items were selected by their
+	// indexes.
+	StillFailedByClass map[string]int `json:"still_failed_by_class,omitempty"`
 }
 
 // RefusedLines returns how many lines of the input are not items of the run, because the

@@ -23,7 +23,7 @@ func ReadKept(ctx context.Context, blobs blob.Store, m record.Manifest,
 		return nil, c, err
 	}
 	for _, r := range rows {
-		if m.Parent.Selection.Selects(in.FirstItem+uint64(r.Item), r.Class) {
+		if m.Parent.Selection.SelectsRow(in.FirstItem+uint64(r.Item), r.Class, dialect.Name(m.Dialect), r.Bytes) {
 			continue
 		}
 		kept = append(kept, r)

@@ -102,7 +102,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	ctx, abort := context.WithCancelCause(ctx)
 	t := &execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
-		model:    dialect.NewModel(s.Manifest.ModelURI, id, s.Manifest.Config),
+		model:    s.Manifest.DialectModel(),
 		settings: dialect.NewSettings(s.Manifest.Config.Request, x.cfg.Request),
 		grades:   grades{graders: graders, ctx: outer}}
 	defer func() { abort(nil); t.comparisons.Wait() }()

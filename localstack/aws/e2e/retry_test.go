@@ -30,11 +30,11 @@ func TestChildrenHaveTheFilesOfChildrenOnALaptop(t *testing.T) {
 	parent := l.outcome(onLaptop)
 	wantSame(t, a.awaitEnd(onStack), parent)
 	for n, step := range []struct {
-		refuse, only string
-	}{{"number 33", "failed"}, {"nothing of this", "refused"}} {
+		refuse, class string
+	}{{"number 33", "refused"}, {"nothing of this", "refused"}} {
 		s.mend("--latency", "10ms", "--refuse", step.refuse)
 		retry := func(environment []string, of identity.RunID, args ...string) identity.RunID {
-			return runID(t, do(t, environment, append([]string{"run", "retry", string(of), "--only", step.only}, args...)...))
+			return runID(t, do(t, environment, append([]string{"retry", string(of), "--class", step.class}, args...)...))
 		}
 		onLaptop = retry(nil, onLaptop, "--dir", l.dir)
 		_ = l.up() // it fails if items fail

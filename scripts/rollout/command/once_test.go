@@ -36,7 +36,7 @@ func TestOnceCompletesARequestedRetry(t *testing.T) {
 		t.Fatalf("the runs are %v, %v", parents, err)
 	}
 	mended.Store(true)
-	retry := rolloutNow(t.Context(), "run", "retry", parents[0].Name(), "--dir", dir)
+	retry := rolloutNow(t.Context(), "retry", parents[0].Name(), "--dir", dir)
 	if retry.code != 0 {
 		t.Fatal(retry.err)
 	}

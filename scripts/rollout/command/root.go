@@ -38,7 +38,7 @@ func commands(e *Env) []*cobra.Command {
 		convertCommand(e),
 		guidanceCommand(e),
 		reportCommand(e),
-		runCommand(e),
+		retryCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
 		stopCommand(e),

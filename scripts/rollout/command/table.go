@@ -183,7 +183,11 @@ func (s screen) details(r status.Status) string {
 	line("run", "%s", r.Run)
 	line("name", "%s", progress.SanitizeLine(r.Name, 128))
 	if parent := r.Parent; parent != nil {
-		line("retry of", "%s (%s)", parent.Run, parent.Selection)
+		set := ""
+		if len(parent.Set) > 0 {
+			set = "; set " + progress.SanitizeLine(strings.Join(parent.Set, ", "), 400)
+		}
+		line("retry of", "%s (%s%s)", parent.Run, progress.SanitizeLine(parent.Selection.String(), 400), set)
 	}
 	line("phase", "%s", s.colours.phase(r.Phase, progress.FormatPhase(r.Phase)))
 	if r.Message != "" && len(r.Blockers) == 0 {

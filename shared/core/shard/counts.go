@@ -85,6 +85,10 @@ func cleanReason(reason string) string {
 	return string(out)
 }
 
+// HasOtherFinish reports whether Finish counts reasons without their names, because they
+// were too many.
+func (c Counts) HasOtherFinish() bool { return c.Finish[finishOther] > 0 }
+
 // FinishReasons counts the answers by their finish reason, FinishStop included. It
 // leaves out the items of OK that are Kept, and as many as are copies of other answers.
 // It is nil without an answer.

@@ -6,10 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"rollout/events"
 	"rollout/functions/api"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/dialect"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
@@ -23,6 +28,9 @@ func (f fixture) addWholeRun() {
 	m.Run, m.Name, m.CreatedAt = runA, "nightly", noon
 	inputtest.Plan(f.t, f.Ports, m, inputtest.Prompts(0, 4))
 	f.addRun(runA, "nightly", time.Minute, run.CompletedWithErrors)
+	m = hosttest.Load[record.Manifest](f.t, f.Ports, record.ManifestKey(runA))
+	m.Config, m.Dialect = config.DefaultRun(), string(dialect.Plain)
+	f.save(record.ManifestKey(runA), m)
 	for _, key := range []string{record.FileEntriesKey(runA), record.OutputKey(runA, record.CompletionsFile),
 		record.OutputKey(runA, record.ErrorsFile)} {
 		f.put(key, "x")
@@ -45,28 +53,33 @@ func (f fixture) requested() (out []events.RetryRequested) {
 	return out
 }
 
-func TestRunRetryPrintsTheNewRun(t *testing.T) {
+func TestRetryPrintsTheNewRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
-		only string
+		want events.RetryRequested
 	}{
-		{[]string{"nightly"}, "failed"},
-		{[]string{string(runA), "--only", "too_long,timeout"}, "too_long,timeout"},
-		{[]string{strings.ToLower(string(runA))[:8], "--only", "all"}, "all"},
+		{[]string{"nightly"}, events.RetryRequested{Only: []string{"failed"}}},
+		{[]string{string(runA), "--class", "too_long,timeout"}, events.RetryRequested{Only: []string{"too_long", "timeout"}}},
+		{[]string{strings.ToLower(string(runA))[:8], "--all"}, events.RetryRequested{Only: []string{"all"}}},
+		{[]string{"nightly", "--class", "too_long", "--unanswered"},
+			events.RetryRequested{Only: []string{"too_long", "unanswered"}}},
+		{[]string{"nightly", "--finish-reason", "stop", "--set", "sampling.max_tokens=800", "--set", "sampling.top_k=1"},
+			events.RetryRequested{FinishReasons: []string{"stop"},
+				Set: []string{"sampling.max_tokens=800", "sampling.top_k=1"}}},
 	} {
 		f := newFixture(t)
 		f.addWholeRun()
-		args := append([]string{"run", "retry"}, c.args...)
+		args := append([]string{"retry"}, c.args...)
 		r := f.rollout(args...)
 		id := identity.RunID(strings.TrimSuffix(r.out, "\n"))
 		if r.code != 0 || r.err != "" || !id.Valid() || id == runA {
 			t.Errorf("%v: %+v", c.args, r)
 		}
 		sent := f.requested()
-		if len(sent) != 1 || sent[0].Run != string(id) || sent[0].Parent != string(runA) ||
-			strings.Join(sent[0].Only, ",") != c.only {
-			t.Errorf("%v: it asks for %+v", c.args, sent)
+		c.want.Run, c.want.Parent = string(id), string(runA)
+		if diff := cmp.Diff([]events.RetryRequested{c.want}, sent, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%v: what it asks for (-want +got):\n%s", c.args, diff)
 		}
 		var child api.Retry
 		r = f.rollout(append(args, "--json")...)
@@ -77,7 +90,7 @@ func TestRunRetryPrintsTheNewRun(t *testing.T) {
 	}
 }
 
-func TestRunRetryRefuses(t *testing.T) {
+func TestRetryRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.addWholeRun()
@@ -88,18 +101,21 @@ func TestRunRetryRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"nightly", "--only", "sad"}, 2, `"sad" selects no item (use failed, unanswered, all, `},
-		{[]string{"nightly", "--only", ""}, 2, "no item is selected (use failed, unanswered, all, "},
-		{[]string{"nightly", "--only", "refused"}, 1,
+		{[]string{"nightly", "--class", "sad"}, 2, `"sad" selects no item (use failed, unanswered, all, `},
+		{[]string{"nightly", "--finish-reason", ","}, 2, "is not a finish reason"},
+		{[]string{"nightly", "--finish-reason", "length"}, 1, "has no item to ask again: selected is finish reason length"},
+		{[]string{"nightly", "--set", "sampling.top_p=2"}, 2, "--set: sampling.top_p: must be"},
+		{[]string{"nightly", "--set", "model.uri=other"}, 2, "a retry can't set model.uri (set keys of sampling, "},
+		{[]string{"nightly", "--class", "refused"}, 1,
 			"run " + string(runA) + " has no item to ask again: selected is refused"},
 		{[]string{"weekly"}, 1, "run " + string(runB) + " has not ended (wait for its end, or stop it)"},
 		{[]string{"cleaned"}, 1, "is gone (submit the input again: `rollout clean --dir "},
 		{[]string{"hourly"}, 1, "there is no run \"hourly\""},
-		{nil, 2, "RUN is missing (see `rollout run retry --help`)"},
+		{nil, 2, "RUN is missing (see `rollout retry --help`)"},
 		{[]string{"nightly", "weekly"}, 2, `unexpected argument "weekly"`},
 	} {
 		for _, form := range [][]string{nil, {"--json"}} {
-			args := append(append([]string{"run", "retry"}, c.args...), form...)
+			args := append(append([]string{"retry"}, c.args...), form...)
 			check(t, f.rollout(args...), c.code, "", c.want)
 		}
 	}
