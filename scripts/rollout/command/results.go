@@ -22,22 +22,29 @@ import (
 func resultsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "results RUN",
-		Short: "Write the completions of an ended run",
+		Short: "Write the completions of a run",
 		Long: "Writes the completions of RUN to standard output, or to --output, and checks their number against the\n" +
 			"run's summary.\n\n" +
-			"The exit code is 0 if the run answered all items; 1 if items failed, the run ended early or has not ended;\n" +
-			"2 if the command line is invalid.\n\n" + runHelp,
+			"With --partial it writes those that a run has so far: the first rows of the file that it will have. With\n" +
+			"--follow it goes on until the run has ended. Both write in the order of the input, also of a paused run.\n\n" +
+			"The exit code is 0 if the run answered all items; 1 if items failed, the run ended early or, without --partial,\n" +
+			"has not ended; 2 if the command line is invalid.\n\n" + runHelp,
 		Args: arguments(0, "RUN"),
 	}
 	location := locationFlags(c)
 	output := c.Flags().StringP("output", "o", "", "the new `file` to write, or a folder for all files of the run")
 	failed := c.Flags().Bool("errors", false, "write the error lines of items without a completion instead")
+	partial := c.Flags().Bool("partial", false, "write the rows that a run has so far")
+	follow := c.Flags().Bool("follow", false, "write rows as they come, until the run has ended")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		r, err := e.openRun(c, *location, args[0])
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
+		if (*partial || *follow) && (*follow || !r.run.Phase.Ended()) {
+			return e.tail(c, r, *output, *failed, *follow)
+		}
 		return e.results(c, r, *output, *failed)
 	}
 	return c
@@ -46,8 +53,9 @@ func resultsCommand(e *Env) *cobra.Command {
 func (e *Env) results(c *cobra.Command, r *selectedRun, output string, failed bool) error {
 	if !r.run.Phase.Ended() {
 		return &fault.Error{Kind: fault.Unavailable,
-			Err:    fmt.Errorf("run %s has not ended: it is %s", r.run.Run, progress.FormatPhase(r.run.Phase)),
-			Remedy: "wait for it with `rollout status " + string(r.run.Run) + " --watch " + r.Flags() + "`"}
+			Err: fmt.Errorf("run %s has not ended: it is %s", r.run.Run, progress.FormatPhase(r.run.Phase)),
+			Remedy: "read what it has with --partial, or wait for it with `rollout status " + string(r.run.Run) +
+				" --watch " + r.Flags() + "`"}
 	}
 	files, err := results.Load(c.Context(), r.Ports.Blobs, r.run.Run)
 	if fault.Is(err, fault.NotFound) { // only a refused run ends before its summary is written

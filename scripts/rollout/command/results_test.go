@@ -70,7 +70,7 @@ func TestResultsNeedAnEndedRun(t *testing.T) {
 	f.addRun(runB, "going", 0, run.Running)
 	check(t, f.rollout("results", "going"), 1, "",
 		"run "+string(runB)+" has not ended: it is running "+
-			"(wait for it with `rollout status "+string(runB)+" --watch --dir "+f.dir+"`)")
+			"(read what it has with --partial, or wait for it with `rollout status "+string(runB)+" --watch --dir "+f.dir+"`)")
 	f.addEndedRun(runA, run.Completed)
 	check(t, f.rollout("results", string(runA)), 1, "", "its summary is missing")
 	check(t, f.rollout("results", string(runA), "--errors", "-o", t.TempDir()), 1, "", "its summary is missing")
