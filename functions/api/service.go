@@ -84,6 +84,12 @@ func (s *Service) Workers(ctx context.Context) ([]status.WorkerStatus, error) {
 	return s.reader.Workers(ctx)
 }
 
+// ShowItem shows the items of a run that item names. See diagnosis.Explainer.
+func (s *Service) ShowItem(ctx context.Context, id identity.RunID,
+	item string) (status.Status, []diagnosis.Shown, error) {
+	return s.explainer.Show(ctx, id, item)
+}
+
 // Explain explains the run and, unless item is "", the items that item names.
 // See diagnosis.Explainer.
 func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (diagnosis.Explanation, error) {

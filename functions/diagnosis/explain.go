@@ -72,11 +72,14 @@ type Explainer struct {
 	reader  *status.Reader
 	index   *input.Index
 	timings health.Timings
+	// deployment has the settings of the engines.
+	deployment config.Deployment
 }
 
 // NewExplainer returns the explainer of a deployment, which reads through r.
 func NewExplainer(p host.Ports, d config.Deployment, r *status.Reader) *Explainer {
-	return &Explainer{ports: p, reader: r, index: input.NewIndex(p.Blobs, p.Docs), timings: host.Timings(d.Health)}
+	return &Explainer{ports: p, reader: r, index: input.NewIndex(p.Blobs, p.Docs), timings: host.Timings(d.Health),
+		deployment: d}
 }
 
 // Explain explains the run and, unless item is "", the items that item names:

@@ -59,6 +59,10 @@ type ItemReport struct {
 	Judges  []JudgeReport `json:"judges,omitempty"`
 	History []string      `json:"story"`
 	Next    string        `json:"next"` // what happens next, or what the user can do
+
+	manifest record.Manifest // of its role; zero if its input is gone
+	line     []byte          // nil if it is gone or too long
+	row      []byte          // of a checkpoint
 }
 
 // LinePlace is a line of an input.
@@ -228,6 +232,7 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 
 // read sets the fields that the line itself determines.
 func (t *ItemReport) read(m record.Manifest, l input.Line) {
+	t.manifest, t.line = m, l.Bytes
 	place := fmt.Sprintf("item %d is line %d of %s", t.Item, t.Line, t.File)
 	if l.TooLong > 0 {
 		if it, _ := dialect.Parse(dialect.Name(m.Dialect), l.Head); it.HasID {
@@ -245,7 +250,7 @@ func (t *ItemReport) read(m record.Manifest, l input.Line) {
 	}
 	t.say("%s", place)
 	if err == nil {
-		t.ItemID = it.ItemID(modelOf(m), t.Item).String()
+		t.ItemID = it.ItemID(m.DialectModel(), t.Item).String()
 		t.say("its item id is %s", t.ItemID)
 		err = it.CheckModel(m.ModelURI, m.Config.Request)
 	}
@@ -507,6 +512,7 @@ func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *It
 			t.say("it is answered")
 			t.State = Checkpointed
 		}
+		t.row = bytes.TrimSuffix(r.Bytes, []byte("\n"))
 		if d.State == shard.Done {
 			if t.State == Checkpointed {
 				t.State = Answered

@@ -35,24 +35,14 @@ func optionsOf(run *config.Request, settings *dialect.Settings) *engine.Options 
 	return o
 }
 
-// promptMaxTokens returns the run's default of max_tokens if the item is a raw prompt for
-// which nothing else sets one; else 0.
-func (t *execution) promptMaxTokens(it *dialect.Item, e dialect.Endpoint) int {
-	m := &t.shard.Manifest
-	if e != dialect.Completion || it.MaxTokens(m.Config.Sampling) > 0 || t.settings.Sets("max_tokens") {
-		return 0
-	}
-	return m.PromptMaxTokens
-}
-
 // longest returns the most tokens that an answer to the item may have; 0 if nothing sets
 // a limit.
 func (t *execution) longest(it *dialect.Item) int64 {
 	if n := it.MaxTokens(t.shard.Manifest.Config.Sampling); n > 0 {
 		return n
 	}
-	e, _ := t.settings.Target(it) // parse has checked it
-	return int64(t.promptMaxTokens(it, e))
+	m := &t.shard.Manifest
+	return int64(t.settings.PromptMaxTokens(it, m.Config.Sampling, m.PromptMaxTokens))
 }
 
 // costOf returns what one request of the item costs.
@@ -64,25 +54,11 @@ func (t *execution) costOf(it *dialect.Item) worker.Cost {
 // request returns the request for one decode of the item, whose body is made in the
 // memory of sc.
 func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool) engine.Request {
-	c := t.shard.Manifest.Config
-	r := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Exclusive: exclusive, Options: t.options,
-		CountTokens: c.Limits.Tokens > 0, Model: t.model.URI, MaxTokens: t.settings.MaxTokens(t.longest(a.item))}
-	e, _ := t.settings.Target(a.item) // parse has checked it
-	if n := t.promptMaxTokens(a.item, e); n > 0 {
-		c.Sampling.MaxTokens, r.FitMaxTokens = &n, true
-	}
-	sc.body = a.item.Body(sc.body[:0], t.model.URI, c.Sampling, a.id, decode)
-	r.Body = sc.body
-	switch {
-	case t.settings != nil:
-		r.Endpoint, r.Path = engine.Endpoint(e), t.settings.Path(a.item)
-		sc.applied = t.settings.Apply(sc.applied[:0], a.item, e, sc.body)
-		r.Body = sc.applied
-	case !e.Samples():
-		var none dialect.Settings
-		sc.applied = none.Apply(sc.applied[:0], a.item, e, sc.body)
-		r.Body = sc.applied
-	}
+	m := &t.shard.Manifest
+	made := t.settings.AppendRequest(&sc.Buffers, a.item, t.model, m.Config.Sampling, m.PromptMaxTokens, a.id, decode)
+	r := engine.Request{Endpoint: engine.Endpoint(made.Endpoint), Path: made.Path, Body: made.Body, Exclusive: exclusive,
+		Options: t.options, CountTokens: m.Config.Limits.Tokens > 0, Model: t.model.URI,
+		MaxTokens: t.settings.MaxTokens(t.longest(a.item)), FitMaxTokens: made.FitMaxTokens}
 	r.Streamed = r.MaxTokens > maxWholeShaped && engine.SetsShape(r.Body)
 	return r
 }

@@ -1,6 +1,10 @@
 package infer
 
-import "sync"
+import (
+	"sync"
+
+	"rollout/shared/dialect"
+)
 
 // requesters is a pool of goroutines that make requests. They are reused, from
 // shard to shard as long as one is being answered: the stack of a fresh
@@ -28,9 +32,9 @@ type job struct {
 
 // scratch is the memory that a goroutine reuses for its requests.
 type scratch struct {
-	body, row []byte // being made
-	applied   []byte // the body with the config's settings
-	watchdog  *watchdog
+	dialect.Buffers        // of requests
+	row             []byte // being made
+	watchdog        *watchdog
 }
 
 func newScratch() any { return &scratch{watchdog: newWatchdog()} }
@@ -41,14 +45,14 @@ const maxKept = 64 << 10
 
 // trim drops buffers that only an unusually large request needed.
 func (sc *scratch) trim() {
-	if cap(sc.body) > maxKept {
-		sc.body = nil
+	if cap(sc.Body) > maxKept {
+		sc.Body = nil
 	}
 	if cap(sc.row) > maxKept {
 		sc.row = nil
 	}
-	if cap(sc.applied) > maxKept {
-		sc.applied = nil
+	if cap(sc.Applied) > maxKept {
+		sc.Applied = nil
 	}
 }
 

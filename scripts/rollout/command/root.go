@@ -34,6 +34,7 @@ func commands(e *Env) []*cobra.Command {
 		submitCommand(e),
 		statusCommand(e),
 		resultsCommand(e),
+		showCommand(e),
 		explainCommand(e),
 		convertCommand(e),
 		guidanceCommand(e),
