@@ -36,6 +36,7 @@ func commands(e *Env) []*cobra.Command {
 		resultsCommand(e),
 		showCommand(e),
 		explainCommand(e),
+		compareCommand(e),
 		convertCommand(e),
 		guidanceCommand(e),
 		reportCommand(e),

@@ -1,0 +1,254 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/compare"
+	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/results"
+	"rollout/shared/blob"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+)
+
+// The values of compare --format.
+const (
+	formatTable = "table"
+	formatJSONL = "jsonl"
+	formatSide  = "side"
+)
+
+func compareCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "compare RUN RUN",
+		Short: "Compare the answers of two ended runs",
+		Long: "Compares two ended runs item by item: which answers differ, how often they agree, their lengths, scores\n" +
+			"and costs. Runs of the same input file are matched by the index of the items, and others by the ids of the\n" +
+			"lines.\n\n" +
+			runHelp,
+		Args: arguments(0, "RUN", "RUN"),
+	}
+	location := locationFlags(c)
+	o := compareOptions{}
+	c.Flags().StringVar(&o.format, "format", formatTable,
+		"`format`: table; jsonl, an item per line; or side, side by side")
+	c.Flags().BoolVar(&o.all, "all", false, "with jsonl and side: also items whose answers are the same")
+	c.Flags().IntVarP(&o.limit, "limit", "n", 20, "with side: at most so many items; 0 is all")
+	by := c.Flags().String("by", "", "match items by index or id (default: what suits the runs)")
+	c.Flags().BoolVar(&o.json, "json", false, "print the totals as one JSON object")
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		switch o.format {
+		case formatTable, formatJSONL, formatSide:
+		default:
+			return usage(c, "--format is %q: use table, jsonl or side", o.format)
+		}
+		if o.json && o.format != formatTable {
+			return usage(c, "--json prints the totals: use it without --format %s", o.format)
+		}
+		if o.limit < 0 {
+			return usage(c, "--limit is %d: use 0 or more", o.limit)
+		}
+		in, err := e.open(c, *location)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, in.Close()) }()
+		service := api.New(in.Ports, in.Deployment, in.Profile)
+		var runs [2]compare.Run
+		for i, text := range args {
+			if runs[i], err = comparable(c.Context(), in.Ports, service, text); err != nil {
+				return err
+			}
+		}
+		return e.compare(c.Context(), in.Ports.Blobs, runs[0], runs[1], compare.How(*by), o)
+	}
+	return c
+}
+
+// comparable finds a run that has ended, with its summary.
+func comparable(ctx context.Context, p host.Ports, service *api.Service, text string) (r compare.Run, err error) {
+	s, err := findRun(ctx, service, text)
+	if err != nil {
+		return r, err
+	}
+	if !s.Phase.Ended() {
+		return r, &fault.Error{Kind: fault.Unavailable, Remedy: "compare it when it has ended",
+			Err: fmt.Errorf("run %s has not ended: it is %s", s.Run, progress.FormatPhase(s.Phase))}
+	}
+	if r.Manifest, err = host.LoadManifest(ctx, p.Docs, s.Run); err != nil {
+		return r, err
+	}
+	files, err := results.Load(ctx, p.Blobs, s.Run)
+	if fault.Is(err, fault.NotFound) {
+		err = &fault.Error{Kind: fault.Unavailable,
+			Err:    fmt.Errorf("run %s has no summary: it was refused, or its files are gone", s.Run),
+			Remedy: "compare other runs, or restore the files from a backup"}
+	}
+	r.Summary = files.Summary
+	return r, err
+}
+
+// compareOptions say what a comparison prints.
+type compareOptions struct {
+	format    string
+	all, json bool
+	limit     int
+}
+
+func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, by compare.How, o compareOptions) error {
+	t := compare.NewTotals(a, b)
+	columns, _, ok := progress.TerminalSize(e.Out)
+	if !ok {
+		columns = 120
+	}
+	enc := json.NewEncoder(e.Out)
+	enc.SetEscapeHTML(false)
+	shown := 0
+	how, err := compare.Compare(ctx, blobs, a, b, compare.Options{By: by}, func(p compare.Pair) error {
+		t.Add(p)
+		switch {
+		case p.Same && !o.all:
+			return nil
+		case o.format == formatJSONL:
+			return enc.Encode(p)
+		case o.format == formatSide && (o.limit == 0 || shown < o.limit):
+			shown++
+			_, err := io.WriteString(e.Out, sideBySide(p, columns, e.palette()))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.End(how)
+	switch {
+	case o.json:
+		return enc.Encode(t)
+	case o.format == formatJSONL:
+		_, err = fmt.Fprintln(e.Err, agreement(t))
+	default:
+		_, err = io.WriteString(e.Out, totalsTable(t, e.palette()))
+	}
+	return err
+}
+
+// agreement is the first line of a comparison.
+func agreement(t *compare.Totals) string {
+	what := "their index: the runs read the same input"
+	if t.MatchedBy == compare.ByID {
+		what = "the ids of their lines"
+	}
+	text := fmt.Sprintf("%s in both runs, matched by %s", countOf(t.Items, "item"), what)
+	if t.Agreement != nil {
+		text += fmt.Sprintf("; of %s, %s (%s) are the same", countOf(t.Same+t.Differ, "pair")+" of answers",
+			progress.Count(t.Same), progress.Percent(t.Same, t.Same+t.Differ))
+	}
+	return text
+}
+
+// totalsTable formats the totals.
+func totalsTable(t *compare.Totals, colours palette) string {
+	number := func(v *float64, format string) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf(format, *v)
+	}
+	count := progress.Count
+	name := func(s compare.Side) string { return progress.SanitizeLine(s.Name, nameColumns) }
+	rows := [][]string{
+		{"", "first", "second"},
+		{"run", string(t.A.Run), string(t.B.Run)},
+		{"name", name(t.A), name(t.B)},
+		{"model", progress.SanitizeLine(t.A.Model, 40), progress.SanitizeLine(t.B.Model, 40)},
+		{"answered", count(t.A.Answered), count(t.B.Answered)},
+		{"failed", count(t.A.Failed), count(t.B.Failed)},
+		{"answered, and failed in the other", count(t.A.AnsweredOnly), count(t.B.AnsweredOnly)},
+		{"items that the other lacks", count(t.A.Only), count(t.B.Only)},
+		{"cut at the length limit", count(t.A.Cut), count(t.B.Cut)},
+		{"mean characters", number(t.A.Characters, "%.1f"), number(t.B.Characters, "%.1f")},
+		{"mean completion tokens", number(t.A.Tokens, "%.1f"), number(t.B.Tokens, "%.1f")},
+	}
+	if t.Scored > 0 {
+		rows = append(rows, []string{"mean score", number(t.A.Score, "%.4f"), number(t.B.Score, "%.4f")},
+			[]string{"higher score", count(t.Worse), count(t.Better)})
+	}
+	if t.A.CostUSD > 0 || t.B.CostUSD > 0 {
+		rows = append(rows, []string{"cost", fmt.Sprintf("$%.2f", t.A.CostUSD), fmt.Sprintf("$%.2f", t.B.CostUSD)})
+	}
+	return colours.in(bold, agreement(t)) + "\n" +
+		screen{colours: colours}.table(rows, func(_, _ int, cell string) string { return cell })
+}
+
+// minColumn is the narrowest column of two texts side by side.
+const minColumn = 20
+
+// sideBySide formats an item with what both runs have of it.
+func sideBySide(p compare.Pair, columns int, colours palette) string {
+	item := p.A
+	if item == nil {
+		item = p.B
+	}
+	width := max(minColumn, (columns-3)/2)
+	left, right := cell(p.A, width), cell(p.B, width)
+	var b strings.Builder
+	b.WriteString(colours.in(bold, progress.SanitizeLine(fmt.Sprintf("item %d (%s)", item.Item, p.ID), columns)) + "\n")
+	for i := range max(len(left), len(right)) {
+		l, r := "", ""
+		if i < len(left) {
+			l = left[i]
+		}
+		if i < len(right) {
+			r = right[i]
+		}
+		b.WriteString(strings.TrimRight(runewidth.FillRight(l, width)+" │ "+r, " ") + "\n")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// maxCell bounds the lines of a text side by side.
+const maxCell = 60
+
+// cell returns the lines of what a run has of an item.
+func cell(r *compare.Row, width int) (lines []string) {
+	switch {
+	case r == nil:
+		return []string{"(the run lacks it)"}
+	case r.Class != "":
+		return breakLines("failed ("+string(r.Class)+"): "+r.Error, width)
+	}
+	for i, text := range r.Answers {
+		if i > 0 {
+			lines = append(lines, strings.Repeat("-", min(width, 10)))
+		}
+		lines = append(lines, breakLines(text, width)...)
+	}
+	if r.Score != nil {
+		lines = append(lines, fmt.Sprintf("score %.4g", *r.Score))
+	}
+	return lines
+}
+
+// breakLines breaks a text into lines of that width, and leaves out what is beyond maxCell.
+func breakLines(text string, width int) (lines []string) {
+	for l := range strings.SplitSeq(text, "\n") {
+		for _, l := range strings.Split(runewidth.Wrap(progress.SanitizeLine(l, 64<<10), width), "\n") {
+			if len(lines) == maxCell {
+				return append(lines, "…")
+			}
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
