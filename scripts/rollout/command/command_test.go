@@ -389,7 +389,7 @@ func TestRunIsFoundByIDNameOrPrefix(t *testing.T) {
 		}
 	}
 	check(t, f.rollout("status", "01"), 2, "",
-		`2 runs start with "01": `+string(runA)+", "+string(runB)+" (type more of the id)")
+		`2 runs start with "01": `+string(runA)+" (nightly), "+string(runB)+" (nightly) (type more of the id)")
 	check(t, f.rollout("stop", "monthly"), 1, "",
 		"there is no run \"monthly\" (`rollout status --dir "+f.dir+"` lists the runs)")
 }

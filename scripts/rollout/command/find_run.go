@@ -11,6 +11,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
+	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -46,7 +47,10 @@ func matchRun(runs []status.Status, text string) (status.Status, error) {
 	}
 	var ids []string
 	for _, r := range matches[:min(len(matches), 4)] {
-		ids = append(ids, string(r.Run))
+		ids = append(ids, fmt.Sprintf("%s (%s)", r.Run, progress.SanitizeLine(r.Name, nameColumns)))
+	}
+	if len(matches) > len(ids) {
+		ids = append(ids, "…")
 	}
 	return status.Status{}, &fault.Error{Kind: fault.Invalid,
 		Err:    fmt.Errorf("%d runs start with %q: %s", len(matches), text, strings.Join(ids, ", ")),
