@@ -71,7 +71,7 @@ locals {
       reads       = [local.prompts, local.work, local.runs, local.pending]
       creates     = [local.work, local.runs, local.pending]
       removes     = local.scratch
-      documents   = ["read", "write"]
+      documents   = ["read"]
       publishes   = ["finalize", "coordinate", "tasks-dead"]
       secrets     = []
     }

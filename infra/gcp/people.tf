@@ -29,13 +29,6 @@ resource "google_storage_bucket_iam_member" "viewer_list" {
   member   = each.key
 }
 
-resource "google_storage_bucket_iam_member" "viewer_versions" {
-  for_each = local.viewers
-  bucket   = local.bucket
-  role     = google_project_iam_custom_role.role["bucket_see"].name
-  member   = each.key
-}
-
 resource "google_project_iam_member" "viewer_documents" {
   for_each = local.viewers
   project  = local.project
@@ -57,6 +50,13 @@ resource "google_storage_bucket_iam_member" "operator_prompts" {
     title      = "${local.name}-operator"
     expression = "resource.name.startsWith(\"${local.objects}${local.prompts}\")"
   }
+}
+
+resource "google_storage_bucket_iam_member" "operator_versions" {
+  for_each = local.operators
+  bucket   = local.bucket
+  role     = google_project_iam_custom_role.role["bucket_see"].name
+  member   = each.key
 }
 
 resource "google_project_iam_member" "operator_documents" {

@@ -207,8 +207,8 @@ func TestPeopleMayWhatTheirCommandsNeed(t *testing.T) {
 			}
 		}
 	}
-	view := []string{"bucket_see", "documents_read", "objects_list", "objects_read"}
-	operate := append([]string{"call", "documents_write", "google_pubsub_topic.id(rollout-coordinate)",
+	view := []string{"documents_read", "objects_list", "objects_read"}
+	operate := append([]string{"bucket_see", "call", "documents_write", "google_pubsub_topic.id(rollout-coordinate)",
 		"google_pubsub_topic.id(rollout-submit)", "objects_create"}, view...)
 	slices.Sort(operate)
 	for who := range maps.Keys(got) {
