@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests of infra/gcp need into FOLDER/gcp, at the versions pinned here:
 # OpenTofu, built from Go modules, and the npm package that knows the arguments of Google
-# Cloud's resources. install.sh has put Node into FOLDER/bin. It takes minutes once, and
-# nothing afterwards.
+# Cloud's resources; and checkov into FOLDER/checkov. install.sh has put Node into
+# FOLDER/bin, and has found Python. It takes minutes once, and nothing afterwards.
 #
 #   scripts/infra/install_gcp.sh FOLDER
 set -euo pipefail
@@ -16,12 +16,12 @@ go=${GO:-go}
 tofu=v1.6.3
 schemas=@cdktf/provider-google@16.12.1 # the provider google 6.50.0
 checksum=sha512-KqNA/5RiFT07r0PSZ6/07cJ2zESUgbj1JchVj21iBFBZVUbD+578xA/k8eq/r0cbyEgLmg9eYWeVslaYah4DCQ==
-
-pins="$tofu $schemas $(cksum <"$0")"
+checkov=3.3.30
+pins="$tofu $schemas $checkov $(cksum <"$0")"
 if [ -f "$folder/gcp/installed" ] && [ "$(cat "$folder/gcp/installed")" = "$pins" ]; then
   exit 0
 fi
-rm -rf "${folder:?}/gcp"
+rm -rf "${folder:?}/gcp" "${folder:?}/checkov"
 mkdir -p "$folder/gcp/build" "$folder/gcp/schemas"
 
 (cd "$folder/gcp/schemas" && bin=$(readlink -f "$folder/bin/node") &&
@@ -41,4 +41,8 @@ rm "$package"
   "$go" get -tool "github.com/opentofu/opentofu/cmd/tofu@$tofu" 2>/dev/null &&
   CGO_ENABLED=0 "$go" build -trimpath -ldflags='-s -w' -o "$folder/gcp/tofu" github.com/opentofu/opentofu/cmd/tofu)
 rm -r "$folder/gcp/build"
+
+# It has versions of its own of what other Python tools need.
+"$folder/python/bin/python" -m venv "$folder/checkov"
+"$folder/checkov/bin/python" -m pip install -q --disable-pip-version-check "checkov==$checkov"
 echo "$pins" >"$folder/gcp/installed"
