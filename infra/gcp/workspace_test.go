@@ -25,22 +25,9 @@ func lacks(t *testing.T, tool string) {
 	t.Skipf("SKIPPED: there is no %s: run make test-infra", tool)
 }
 
-// answers are those of Google Cloud to the data sources of a plan: the region has four
-// zones, one of them without GPUs, and one without the larger machines.
-const answers = `[
-  {"type": "google_project", "values": {"number": "27"}},
-  {"type": "google_storage_project_service_account",
-   "values": {"member": "serviceAccount:service-27@gs-project-accounts.iam.gserviceaccount.com"}},
-  {"type": "google_compute_zones",
-   "values": {"names": ["us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"]}},
-  {"type": "google_compute_machine_types", "where": {"zone": "us-central1-a"},
-   "values": {"machine_types": [{"name": "g2-standard-8"}, {"name": "g2-standard-12"}, {"name": "a2-highgpu-1g"}]}},
-  {"type": "google_compute_machine_types", "where": {"zone": "us-central1-b"},
-   "values": {"machine_types": [{"name": "g2-standard-8"}]}},
-  {"type": "google_compute_machine_types", "where": {"zone": "us-central1-c"},
-   "values": {"machine_types": [{"name": "g2-standard-8"}, {"name": "g2-standard-12"}]}},
-  {"type": "google_compute_machine_types", "where": {"zone": "us-central1-f"}, "values": {"machine_types": []}}
-]`
+// answers is a file with the answers of Google Cloud to the data sources of a plan: the
+// region has four zones, one of them without GPUs, and one without the larger machines.
+const answers = "testdata/answers.json"
 
 // testImage is the image of the functions.
 const testImage = "us-central1-docker.pkg.dev/acme-ml/rollout/functions@sha256:" +
@@ -121,7 +108,11 @@ func newWorkspace(t *testing.T, options map[string]any, edits ...edit) workspace
 	}
 	w.write(t, "rollout.auto.tfvars.json", text)
 	w.write(t, "gpuworker", []byte("a program"))
-	w.write(t, "answers.json", []byte(answers))
+	found, err := os.ReadFile(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(t, "answers.json", found)
 	w.write(t, "cli.config", cliConfig())
 	lock, err := os.ReadFile(filepath.Join(initialized(t), ".terraform.lock.hcl"))
 	if err != nil {

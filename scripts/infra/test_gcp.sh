@@ -13,19 +13,8 @@ bash scripts/toolbox/need.sh test-infra OpenTofu bash scripts/infra/install_gcp.
 folder=$(cd "$folder" && pwd)
 export ROLLOUT_INFRA_GCP="$folder/gcp" PATH="$folder/bin:$PATH"
 
-# The provider of schemas, where OpenTofu looks for the provider google. It knows the types
-# that the configuration has.
-platform=$("$go" env GOOS)_$("$go" env GOARCH)
-provider=$ROLLOUT_INFRA_GCP/mirror/registry.opentofu.org/hashicorp/google/6.50.0/$platform
-mkdir -p "$provider"
+GO="$go" bash scripts/infra/provider_gcp.sh "$folder"
 cd infra/gcp
 "$go" vet ./...
-"$go" build -trimpath -o "$provider/terraform-provider-google" ./schemas
-types=$({
-  sed -n 's/^resource "\(google_[a-z0-9_]*\)".*/\1/p' ./*.tf
-  sed -n 's/^data "\(google_[a-z0-9_]*\)".*/data.\1/p' ./*.tf
-} | sort -u)
-# shellcheck disable=SC2086 # one word for each type
-node ../../scripts/infra/schemas.mjs "$ROLLOUT_INFRA_GCP/schemas" $types >"$provider/schema.json"
 TF_CLI_CONFIG_FILE=/dev/null "$ROLLOUT_INFRA_GCP/tofu" fmt -check -diff .
 "$go" test -timeout 10m ./...
