@@ -106,6 +106,9 @@ func (s *Server) Names(bucket string) ([]string, error) {
 	return names, err
 }
 
+// Exists reports whether a bucket has an object of the name now.
+func (s *Server) Exists(bucket, name string) bool { return s.generationOf(object{bucket, name}) != 0 }
+
 // Versions returns how many versions of an object are there, old ones included.
 func (s *Server) Versions(bucket, name string) (int, error) {
 	found, err := s.fake.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{Prefix: name, Versions: true})

@@ -111,7 +111,11 @@ func (s *Server) beginUpload(w http.ResponseWriter, r *http.Request, bucket stri
 	s.uploads[id] = &upload{object: object{bucket, nameOf(r.URL.Query(), description)}, query: r.URL.Query(),
 		description: description}
 	s.mu.Unlock()
-	location := url.URL{Scheme: "http", Host: r.Host, Path: "/upload/storage/v1/b/" + bucket + "/o",
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	location := url.URL{Scheme: scheme, Host: r.Host, Path: "/upload/storage/v1/b/" + bucket + "/o",
 		RawQuery: url.Values{"uploadType": {"resumable"}, "upload_id": {id}}.Encode()}
 	w.Header().Set("Location", location.String())
 	w.WriteHeader(http.StatusOK)

@@ -138,12 +138,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "instance/service-accounts/default/token":
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{ // to a client that may have gone
-			"access_token": "ya29." + rand.Text(), "expires_in": 3599, "token_type": "Bearer"})
+			"access_token": s.accessToken(), "expires_in": 3599, "token_type": "Bearer"})
 	case "instance/service-accounts/default/identity":
 		s.serveIdentity(w, r)
 	default:
 		s.serveValue(w, r, path)
 	}
+}
+
+// accessToken returns an access token of the instance's account. Without a signer no
+// emulator knows whose it is.
+func (s *Server) accessToken() string {
+	if s.signer != nil {
+		if token, err := s.signer.AccessToken(s.instance.Account); err == nil {
+			return token
+		}
+	}
+	return accessPrefix + rand.Text()
 }
 
 // serveValue answers with a value, after its next change if the request asks for that.

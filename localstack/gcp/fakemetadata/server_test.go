@@ -174,3 +174,38 @@ func verify(t *testing.T, signer *Signer, token string) map[string]any {
 	}
 	return claims
 }
+
+// An access token tells an emulator whose it is, and no other token does.
+func TestAccessTokensNameTheirAccount(t *testing.T) {
+	t.Parallel()
+	signer, err := NewSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := NewSigner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const account = "rollout-plan@acme-ml.iam.gserviceaccount.com"
+	token, err := signer.AccessToken(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := signer.AccountOf(token); err != nil || got != account {
+		t.Errorf("the token is of %q, %v", got, err)
+	}
+	foreign, err := other.AccessToken(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := signer.Sign(Claims{"email": account, "exp": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{"another signer's": foreign, "an old one": accessPrefix + old,
+		"an identity token": strings.TrimPrefix(token, accessPrefix), "none": ""} {
+		if got, err := signer.AccountOf(token); err == nil {
+			t.Errorf("%s is a token of %q", name, got)
+		}
+	}
+}

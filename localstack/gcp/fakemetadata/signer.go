@@ -7,9 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/big"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -52,6 +54,62 @@ func (s *Signer) Sign(claims Claims) (string, error) {
 	sum := sha256.Sum256([]byte(signed))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, s.key, crypto.SHA256, sum[:])
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature), err
+}
+
+// Verify returns the claims of a token that Sign returned, unless it has expired.
+func (s *Signer) Verify(token string) (Claims, error) {
+	signed, encoded, _ := lastCut(token, ".")
+	_, body, _ := strings.Cut(signed, ".")
+	signature, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(signed))
+	if err := rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, sum[:], signature); err != nil {
+		return nil, err
+	}
+	text, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		return nil, err
+	}
+	var claims Claims
+	if err := json.Unmarshal(text, &claims); err != nil {
+		return nil, err
+	}
+	if exp, _ := claims["exp"].(float64); time.Now().Unix() > int64(exp) {
+		return nil, errors.New("the token has expired")
+	}
+	return claims, nil
+}
+
+// lastCut is strings.Cut at the last separator.
+func lastCut(s, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(separator):], true
+}
+
+// accessPrefix begins access tokens.
+const accessPrefix = "ya29."
+
+// AccessToken returns an access token of an account. Google's say nothing to others; these
+// name the account, so that emulators know the caller.
+func (s *Signer) AccessToken(account string) (string, error) {
+	token, err := s.Sign(Claims{"email": account})
+	return accessPrefix + token, err
+}
+
+// AccountOf returns the account of an access token.
+func (s *Signer) AccountOf(accessToken string) (string, error) {
+	token, ok := strings.CutPrefix(accessToken, accessPrefix)
+	if !ok {
+		return "", errors.New("it is not an access token")
+	}
+	claims, err := s.Verify(token)
+	account, _ := claims["email"].(string)
+	return account, err
 }
 
 // ServeHTTP answers with the public key; see http.Handler.

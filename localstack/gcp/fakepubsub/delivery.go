@@ -88,7 +88,7 @@ func (s *Server) deliver(sub *subscription, n int) (got []*pb.ReceivedMessage) {
 func (s *Server) fail(sub *subscription, m *message, at time.Time) {
 	m.lease = ""
 	dead := sub.config.DeadLetterPolicy
-	if dead != nil && m.attempts >= int(dead.MaxDeliveryAttempts) {
+	if dead != nil && m.attempts >= int(dead.MaxDeliveryAttempts) && s.mayForward(sub) {
 		sub.remove(m)
 		letter := &pb.PubsubMessage{Data: m.Data, Attributes: map[string]string{
 			"CloudPubSubDeadLetterSourceSubscription":  sub.config.Name[strings.LastIndexByte(sub.config.Name, '/')+1:],
@@ -102,6 +102,13 @@ func (s *Server) fail(sub *subscription, m *message, at time.Time) {
 	}
 	m.until = at.Add(sub.backoff(m.attempts))
 	s.wake()
+}
+
+// mayForward reports whether Pub/Sub may move messages of the subscription to its dead
+// letters.
+func (s *Server) mayForward(sub *subscription) bool {
+	may, topic := s.options.MayForward, sub.config.DeadLetterPolicy.DeadLetterTopic
+	return may == nil || may(sub.config.Name, topic)
 }
 
 // backoff returns how long a message waits after its nth delivery failed: twice as

@@ -332,3 +332,43 @@ func TestDuplicatesAndLostRepliesAreAsAskedFor(t *testing.T) {
 		t.Errorf("%d of the two deliveries are left after one was acknowledged", len(got))
 	}
 }
+
+// A message stays in its subscription while Pub/Sub may not move it to the dead letters.
+func TestDeadLettersStayWithoutTheRightToMoveThem(t *testing.T) {
+	t.Parallel()
+	allowed := false
+	s := Start(t, Options{Absent: Queue(5), PullWait: time.Millisecond,
+		MayForward: func(subscription, topic string) bool {
+			return allowed && strings.HasSuffix(subscription, "/letters") && strings.HasSuffix(topic, "/letters-dead")
+		}})
+	const queue, dead = "projects/p123/subscriptions/letters", "projects/p123/subscriptions/letters-dead"
+	if _, err := s.Pull(t.Context(), &pb.PullRequest{Subscription: queue, MaxMessages: 1}); err != nil {
+		t.Fatal(err)
+	}
+	publish := &pb.PublishRequest{Topic: "projects/p123/topics/letters",
+		Messages: []*pb.PubsubMessage{{Data: []byte("x")}}}
+	if _, err := s.Publish(t.Context(), publish); err != nil {
+		t.Fatal(err)
+	}
+	fail := func() {
+		got, err := s.Pull(t.Context(), &pb.PullRequest{Subscription: queue, MaxMessages: 1})
+		if err != nil || len(got.ReceivedMessages) != 1 {
+			t.Fatalf("the message is gone: %v, %v", got, err)
+		}
+		if _, err := s.ModifyAckDeadline(t.Context(), &pb.ModifyAckDeadlineRequest{Subscription: queue,
+			AckIds: []string{got.ReceivedMessages[0].AckId}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 7 {
+		fail()
+	}
+	if n := s.Waiting(queue); n != 1 {
+		t.Errorf("%d messages wait, want the one that may not be moved", n)
+	}
+	allowed = true
+	fail()
+	if n, moved := s.Waiting(queue), s.Waiting(dead); n != 0 || moved != 1 {
+		t.Errorf("%d messages wait and %d are dead letters, want 0 and 1", n, moved)
+	}
+}

@@ -100,7 +100,9 @@ func (s *Server) post(sub *subscription, r *pb.ReceivedMessage) (accepted bool) 
 		if audience == "" {
 			audience = to
 		}
-		request.Header.Set("Authorization", "Bearer "+Token(token.ServiceAccountEmail, audience, s.Now()))
+		if made := s.token(token.ServiceAccountEmail, audience); made != "" {
+			request.Header.Set("Authorization", "Bearer "+made)
+		}
 	}
 	response, err := s.pushes.Do(request)
 	if err != nil {
@@ -113,6 +115,14 @@ func (s *Server) post(sub *subscription, r *pb.ReceivedMessage) (accepted bool) 
 		return true
 	}
 	return false
+}
+
+// token returns the identity token of a push, or "".
+func (s *Server) token(account, audience string) string {
+	if s.options.Token != nil {
+		return s.options.Token(account, audience)
+	}
+	return Token(account, audience, s.Now())
 }
 
 // Token returns the identity token of a push as Cloud Run passes it on: it has

@@ -26,6 +26,13 @@ type Options struct {
 	// subscription of that name creates, with its topic. It is nil if such a request
 	// is NotFound, as in Pub/Sub.
 	Absent func(project, name string) *pb.Subscription
+	// Token returns the identity token of a push for an account and an audience, or "" if
+	// Pub/Sub may not make one: then the push has none. nil takes the function Token.
+	Token func(account, audience string) string
+	// MayForward reports whether Pub/Sub may move a message from a subscription to its
+	// topic of dead letters, both by their resource names. If not, the message stays, and
+	// is delivered again. nil always allows it.
+	MayForward func(subscription, topic string) bool
 }
 
 // Faults are shares of requests or messages, in percent.
@@ -113,6 +120,31 @@ func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
+	s.wake()
+}
+
+// Waiting returns how many messages of a subscription are not acknowledged.
+func (s *Server) Waiting(subscription string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub := s.subscriptions[subscription]; sub != nil {
+		return len(sub.messages)
+	}
+	return 0
+}
+
+// Hurry ends the backoff of all messages, so that a test does not wait for it.
+func (s *Server) Hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	for _, sub := range s.subscriptions {
+		for _, m := range sub.messages {
+			if m.lease == "" && m.until.After(now) {
+				m.until = now
+			}
+		}
+	}
 	s.wake()
 }
 
