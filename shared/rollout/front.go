@@ -14,6 +14,7 @@ import (
 	"rollout/shared/core/pareto"
 	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/record"
 )
 
 // With reflection.pareto, a mission whose candidates are compared has a front: guidances of
@@ -31,7 +32,8 @@ import (
 type FrontMember struct {
 	// Name is "step 2", or "r3.1" for candidate 1 of reflection 3, which is no step.
 	Name string `json:"name"`
-	// Parent is the name of the guidance that it was made from; "" at step 0.
+	// Parent is the name of the guidance that it was made from; "" of step 0, and of a step
+	// that was not on the front when it became the guidance.
 	Parent string `json:"parent,omitempty"`
 	Best   int    `json:"best"` // tickets on which no guidance of the front is better
 	// Score is the mean over the tickets that have a score; null without one.
@@ -68,6 +70,7 @@ type Parent struct {
 }
 
 func stepName(step int) string { return fmt.Sprintf("step %d", step) }
+
 func candidateName(reflection, candidate int) string {
 	return fmt.Sprintf("r%d.%d", reflection, candidate)
 }
@@ -211,9 +214,6 @@ func (g Growing) join(ctx context.Context, s *Stage, candidates []int, scores []
 	if at < 0 {
 		at = len(f.Members)
 		f.Members = append(f.Members, member{FrontMember: FrontMember{Name: stepName(r.Step)}, Guidance: present})
-		if r.Step > 0 {
-			f.Members[at].Parent = stepName(r.Step - 1)
-		}
 	}
 	f.Members[at].Scores = meansOf(scores[0])
 	before := len(f.Members)
@@ -224,7 +224,7 @@ func (g Growing) join(ctx context.Context, s *Stage, candidates []int, scores []
 	var joined bool
 	f.Members, joined = reduce(f.Members, g.Manifest.Config.Reflection.Pareto, before)
 	s.Learnt = s.Learnt || joined
-	f.Schema = 1
+	f.Schema = record.Schema
 	return g.saveFront(ctx, *s, f)
 }
 
