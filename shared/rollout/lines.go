@@ -175,10 +175,18 @@ type tickets struct {
 // tickets of a batch or a comparison are divided by the paper's formula over
 // runner.parallelism, or over as many shards as it takes for at most itemsOfShard answers in
 // each: who is alive does not count. A share that is larger than a shard may be is divided
-// further.
+// further. The prompts of a reflection are few and their answers long: shards of
+// promptsOfShard keep up to eight workers busy with the largest reflection, and in clouds a
+// prompt costs no message and no object of its own.
 func (s Stage) Shards(c config.Run) (items []int) {
-	if s.Kind == Ending || s.Kind.Role() == RoleReflect {
+	if s.Kind == Ending {
 		return nil
+	}
+	if s.Kind.Role() == RoleReflect {
+		for _, share := range schedule.Cut(s.Items, ceil(s.Items, promptsOfShard)) {
+			items = append(items, share.Hi-share.Lo)
+		}
+		return items
 	}
 	tickets, over := s.To-s.From, c.RunnerOf().Parallelism
 	if s.Kind != Answering {
@@ -201,6 +209,7 @@ func (s Stage) Shards(c config.Run) (items []int) {
 const (
 	itemsOfShard    = 256
 	maxItemsOfShard = 4096
+	promptsOfShard  = 4
 )
 
 func ceil(a, b int) int { return (a + b - 1) / b }
