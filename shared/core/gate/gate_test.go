@@ -26,10 +26,15 @@ func outcomes(fixed, broken, right, wrong int) []Pair {
 		tickets(2000, right, 1, 1), tickets(3000, wrong, 0, 0))
 }
 
+// usual returns the rule of a config that says nothing.
+func usual() Rule {
+	return Rule{Alpha: 0.05, Candidates: 1, Resamples: 2000, MinPairs: 20, MaxBroken: 0.1}
+}
+
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*Rule)) Rule {
-		r := Defaults()
+		r := usual()
 		change(&r)
 		return r
 	}
@@ -40,29 +45,29 @@ func TestCompare(t *testing.T) {
 		want  Reason
 		test  Test
 	}{
-		{"no tickets", nil, Defaults(), TooFew, McNemar},
-		{"too few tickets", outcomes(19, 0, 0, 0), Defaults(), TooFew, McNemar},
-		{"enough tickets", outcomes(20, 0, 0, 0), Defaults(), Accepted, McNemar},
+		{"no tickets", nil, usual(), TooFew, McNemar},
+		{"too few tickets", outcomes(19, 0, 0, 0), usual(), TooFew, McNemar},
+		{"enough tickets", outcomes(20, 0, 0, 0), usual(), Accepted, McNemar},
 		{"as many as the test needs", outcomes(5, 0, 0, 0), with(func(r *Rule) { r.MinPairs = 0 }), Accepted, McNemar},
 		{"fewer than the test needs", outcomes(4, 0, 0, 0), with(func(r *Rule) { r.MinPairs = 0 }), TooFew, McNemar},
-		{"nothing changes", outcomes(0, 0, 50, 50), Defaults(), NoGain, McNemar},
-		{"as many fixed as broken", outcomes(9, 9, 50, 32), Defaults(), NoGain, McNemar},
-		{"worse", outcomes(1, 9, 50, 40), Defaults(), NoGain, McNemar},
-		{"all fixed of five", outcomes(5, 0, 50, 45), Defaults(), Accepted, McNemar},
-		{"four fixed may be chance", outcomes(4, 0, 50, 46), Defaults(), NotSignificant, McNemar},
-		{"more than broken, and may be chance", outcomes(12, 6, 50, 32), Defaults(), NotSignificant, McNemar},
-		{"as many broken as allowed", outcomes(30, 10, 30, 30), Defaults(), Accepted, McNemar},
-		{"one more", outcomes(30, 11, 30, 29), Defaults(), BreaksTooMany, McNemar},
+		{"nothing changes", outcomes(0, 0, 50, 50), usual(), NoGain, McNemar},
+		{"as many fixed as broken", outcomes(9, 9, 50, 32), usual(), NoGain, McNemar},
+		{"worse", outcomes(1, 9, 50, 40), usual(), NoGain, McNemar},
+		{"all fixed of five", outcomes(5, 0, 50, 45), usual(), Accepted, McNemar},
+		{"four fixed may be chance", outcomes(4, 0, 50, 46), usual(), NotSignificant, McNemar},
+		{"more than broken, and may be chance", outcomes(12, 6, 50, 32), usual(), NotSignificant, McNemar},
+		{"as many broken as allowed", outcomes(30, 10, 30, 30), usual(), Accepted, McNemar},
+		{"one more", outcomes(30, 11, 30, 29), usual(), BreaksTooMany, McNemar},
 		{"none may be broken", outcomes(30, 1, 30, 39), with(func(r *Rule) { r.MaxBroken = 0 }), BreaksTooMany, McNemar},
 		{"not above the least gain", outcomes(10, 0, 45, 45), with(func(r *Rule) { r.MinGain = 0.1 }), NoGain, McNemar},
 		{"above the least gain", outcomes(11, 0, 45, 44), with(func(r *Rule) { r.MinGain = 0.1 }), Accepted, McNemar},
 		{"one of four candidates", outcomes(6, 0, 50, 44), with(func(r *Rule) { r.Candidates = 4 }), NotSignificant, McNemar},
 		{"one of three candidates", outcomes(6, 0, 50, 44), with(func(r *Rule) { r.Candidates = 3 }), Accepted, McNemar},
-		{"graded scores that all rise", tickets(0, 20, 0.5, 0.75), Defaults(), Accepted, Bootstrap},
-		{"graded scores that do not change", tickets(0, 20, 0.25, 0.25), Defaults(), NoGain, Bootstrap},
-		{"one large rise", append(tickets(0, 99, 0.25, 0.25), tickets(99, 1, 0, 100)...), Defaults(),
+		{"graded scores that all rise", tickets(0, 20, 0.5, 0.75), usual(), Accepted, Bootstrap},
+		{"graded scores that do not change", tickets(0, 20, 0.25, 0.25), usual(), NoGain, Bootstrap},
+		{"one large rise", append(tickets(0, 99, 0.25, 0.25), tickets(99, 1, 0, 100)...), usual(),
 			NotSignificant, Bootstrap},
-		{"small gains and many broken tickets", append(tickets(0, 40, 0.25, 5), tickets(40, 5, 0.75, 0.25)...), Defaults(),
+		{"small gains and many broken tickets", append(tickets(0, 40, 0.25, 5), tickets(40, 5, 0.75, 0.25)...), usual(),
 			BreaksTooMany, Bootstrap},
 	} {
 		v := Compare(c.pairs, c.rule)
@@ -74,7 +79,7 @@ func TestCompare(t *testing.T) {
 
 func TestVerdictCounts(t *testing.T) {
 	t.Parallel()
-	v := Compare(outcomes(30, 10, 40, 20), Defaults())
+	v := Compare(outcomes(30, 10, 40, 20), usual())
 	if v.Tickets != 100 || v.Fixed != 30 || v.Broken != 10 || v.Before != 0.5 || v.After != 0.7 ||
 		math.Abs(v.Gain-0.2) > 1e-15 || v.Alpha != 0.05 {
 		t.Errorf("the verdict is %+v", v)
@@ -89,7 +94,7 @@ func TestVerdictCounts(t *testing.T) {
 
 func TestFlippedTicketsAreBounded(t *testing.T) {
 	t.Parallel()
-	v := Compare(outcomes(90, 30, 0, 0), Defaults())
+	v := Compare(outcomes(90, 30, 0, 0), usual())
 	if len(v.Flipped) != MaxFlipped || v.Fixed != 90 || v.Broken != 30 {
 		t.Fatalf("%d tickets are listed of %d fixed and %d broken", len(v.Flipped), v.Fixed, v.Broken)
 	}
@@ -139,12 +144,12 @@ func TestVerdictsAreJSON(t *testing.T) {
 		{"tiny", tickets(0, 30, 5e-324, 1e-310)},
 		{"without value", tickets(0, 30, math.NaN(), math.Inf(1))},
 	} {
-		v := Compare(c.pairs, Defaults())
+		v := Compare(c.pairs, usual())
 		if _, err := json.Marshal(v); err != nil {
 			t.Errorf("%s: %v: %+v", c.name, err, v)
 		}
 	}
-	got, err := json.Marshal(Compare(nil, Defaults()))
+	got, err := json.Marshal(Compare(nil, usual()))
 	want := `{"accepted":false,"reason":"too_few","test":"mcnemar","tickets":0,"left_out":0,` +
 		`"before":0,"after":0,"gain":0,"interval":[0,0],"p":1,"alpha":0.05,"fixed":0,"broken":0,"flipped":[]}`
 	if err != nil || string(got) != want {
@@ -154,8 +159,8 @@ func TestVerdictsAreJSON(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	better, same := Compare(outcomes(30, 0, 30, 30), Defaults()), Compare(outcomes(0, 0, 30, 30), Defaults())
-	few := Compare(outcomes(3, 0, 0, 0), Defaults())
+	better, same := Compare(outcomes(30, 0, 30, 30), usual()), Compare(outcomes(0, 0, 30, 30), usual())
+	few := Compare(outcomes(3, 0, 0, 0), usual())
 	for _, c := range []struct {
 		name               string
 		gate, confirmation Verdict
@@ -176,7 +181,7 @@ func TestDecide(t *testing.T) {
 
 func TestRuleCheck(t *testing.T) {
 	t.Parallel()
-	if err := Defaults().Check(); err != nil {
+	if err := usual().Check(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
 	for _, c := range []struct {
@@ -203,7 +208,7 @@ func TestRuleCheck(t *testing.T) {
 		{"two problems", func(r *Rule) { r.Alpha, r.MinPairs = 1, -1 },
 			"alpha is 1: set a number above 0 and at most 0.5\nmin_pairs is -1: set 0 or more"},
 	} {
-		r := Defaults()
+		r := usual()
 		c.change(&r)
 		err := r.Check()
 		switch {
@@ -220,7 +225,7 @@ func TestMinTickets(t *testing.T) {
 		alpha                      float64
 		candidates, minPairs, want int
 	}{{0.05, 1, 0, 5}, {0.05, 4, 0, 7}, {0.5, 1, 0, 1}, {0.05, 1, 20, 20}, {0.0005, 1, 0, 11}, {1e-300, 1, 0, 20}} {
-		r := Defaults()
+		r := usual()
 		r.Alpha, r.Candidates, r.MinPairs = c.alpha, c.candidates, c.minPairs
 		if got := r.MinTickets(); got != c.want {
 			t.Errorf("alpha %v for each of %d candidates needs %d tickets, want %d", c.alpha, c.candidates, got, c.want)

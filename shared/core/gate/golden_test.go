@@ -43,7 +43,7 @@ func TestVerdictsHaveTheGoldenBits(t *testing.T) {
 				pairs[i].After[k] = float64(min(int(after), c.scores)) / float64(c.scores)
 			}
 		}
-		rule := Defaults()
+		rule := usual()
 		rule.Seed, rule.Resamples, rule.MaxBroken = 17, 500, 0.3
 		v := Compare(pairs, rule)
 		v.Flipped = nil

@@ -141,7 +141,7 @@ func TestSumOfThreeTicketsAcceptsAThird(t *testing.T) {
 		peers   float64 // what the rule of peers accepts: (1 − P of equal sums) / 2
 	}{{3, 0.340}, {30, 0.448}} {
 		r := rand.New(rand.NewPCG(uint64(c.tickets), 4))
-		rule := Defaults()
+		rule := usual()
 		peers, ours := 0, 0
 		for seed := range uint64(repeats) {
 			pairs := sources[0].sample(r, c.tickets, 0.6, 0.6)

@@ -33,11 +33,6 @@ type Rule struct {
 	MaxBroken float64
 }
 
-// Defaults returns the rule for one candidate where a config says nothing.
-func Defaults() Rule {
-	return Rule{Alpha: 0.05, Candidates: 1, Resamples: 2000, MinPairs: 20, MaxBroken: 0.1}
-}
-
 // maxResamples bounds the time that a comparison takes.
 const maxResamples = 1_000_000
 

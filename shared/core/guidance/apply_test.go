@@ -22,7 +22,7 @@ func used(t testing.TB) guidance.Guidance {
 }
 
 func apply(g guidance.Guidance, ops ...guidance.Operation) (guidance.Guidance, error) {
-	return g.Apply(guidance.Plan{Operations: ops}, guidance.Applying{Limits: guidance.DefaultLimits(),
+	return g.Apply(guidance.Plan{Operations: ops}, guidance.Applying{Limits: usual(),
 		Evidence: func(key string) bool { return key == "t1" || key == "t2" }})
 }
 

@@ -12,7 +12,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	limits := guidance.DefaultLimits()
+	limits := guidance.Limits{Entries: 40, EntryBytes: 600, TotalTokens: 2000, Operations: 8}
 	plan, err := guidance.ParsePlan([]byte("```json"+`
 		{"operations": [
 			{"op": "add", "text": "A photo without a date is no evidence.", "reason": "two were taken for new ones",

@@ -61,6 +61,11 @@ func TestEncodingIsGolden(t *testing.T) {
 	}
 }
 
+// usual returns the limits of a config that says nothing.
+func usual() guidance.Limits {
+	return guidance.Limits{Entries: 40, EntryBytes: 600, TotalTokens: 2000, Operations: 8}
+}
+
 func TestDecodeReadsWhatEncodeWrites(t *testing.T) {
 	t.Parallel()
 	for _, g := range []guidance.Guidance{start(t, ""), start(t, "Scaffold.", "a", "b"), later(t)} {
@@ -79,7 +84,7 @@ func later(t testing.TB) guidance.Guidance {
 	g := start(t, "Scaffold.", "a", "b").Count(map[int]guidance.Tally{1: {Hits: 3, Misses: 1}})
 	plan := guidance.Plan{Operations: []guidance.Operation{
 		{Kind: guidance.Rewrite, Entries: []int{2}, Text: "c", Reason: "r", Evidence: []string{"t"}}}}
-	g, err := g.Apply(plan, guidance.Applying{Limits: guidance.DefaultLimits()})
+	g, err := g.Apply(plan, guidance.Applying{Limits: usual()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +186,7 @@ func TestCheckNamesTheLimit(t *testing.T) {
 		limits guidance.Limits
 		want   string
 	}{
-		"default": {guidance.DefaultLimits(), ""},
+		"default": {usual(), ""},
 		// "1. four\n2. ä\n3. six" has 20 bytes.
 		"exact":   {guidance.Limits{Entries: 3, EntryBytes: 4, TotalTokens: 5}, ""},
 		"entries": {guidance.Limits{Entries: 2, EntryBytes: 4, TotalTokens: 5}, "too_many_entries: the guidance has 3"},

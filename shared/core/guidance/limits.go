@@ -11,11 +11,6 @@ type Limits struct {
 	Operations  int // most operations of a plan
 }
 
-// DefaultLimits returns the limits of a run that names none.
-func DefaultLimits() Limits {
-	return Limits{Entries: 40, EntryBytes: 600, TotalTokens: 2000, Operations: 8}
-}
-
 // Check returns a *Refused that says which limit the guidance exceeds, or nil.
 func (l Limits) Check(g Guidance) error {
 	if len(g.Entries) > l.Entries {

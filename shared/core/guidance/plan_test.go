@@ -75,7 +75,7 @@ func TestParsePlanAcceptsWhatWasAskedFor(t *testing.T) {
 			[]guidance.Operation{{Kind: guidance.Add, Text: "Look twice.", Reason: strings.Repeat("ü", 500) + "…",
 				Evidence: []string{"t1"}}}},
 	} {
-		plan, err := guidance.ParsePlan([]byte(c.answer), guidance.DefaultLimits())
+		plan, err := guidance.ParsePlan([]byte(c.answer), usual())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if len(plan.Operations)+len(c.want) > 0 && !cmp.Equal(c.want, plan.Operations) {
@@ -169,7 +169,7 @@ func TestHostilePlansAreRefused(t *testing.T) {
 		"evidence absent": {with(`,"evidence":["t1"]`, ``), guidance.NoEvidence},
 		"long text":       {with("Look twice.", strings.Repeat("x", 601)), guidance.EntryTooLong},
 	} {
-		plan, err := guidance.ParsePlan([]byte(c.answer), guidance.DefaultLimits())
+		plan, err := guidance.ParsePlan([]byte(c.answer), usual())
 		if got := refusalOf(t, err); got != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -185,11 +185,11 @@ func rewriteOf(entry int, text string) string {
 
 func TestProposalsMayChangeOneEntryTwice(t *testing.T) {
 	t.Parallel()
-	ops, err := guidance.ParseProposals([]byte(answer(rewriteOf(1, "b"), rewriteOf(1, "a"))), guidance.DefaultLimits())
+	ops, err := guidance.ParseProposals([]byte(answer(rewriteOf(1, "b"), rewriteOf(1, "a"))), usual())
 	if err != nil || len(ops) != 2 || ops[0].Text != "a" || ops[1].Text != "b" {
 		t.Errorf("%+v, %v", ops, err)
 	}
-	_, err = guidance.ParseProposals([]byte(answer(rewriteOf(1, ""))), guidance.DefaultLimits())
+	_, err = guidance.ParseProposals([]byte(answer(rewriteOf(1, ""))), usual())
 	if got := refusalOf(t, err); got != guidance.EmptyText {
 		t.Errorf("an empty text: %v", err)
 	}
@@ -209,7 +209,7 @@ func TestMessagesNameTheOperation(t *testing.T) {
 		`{"op":"drop","entries":[1,2,3,4,5,6,7,8,9,10,11],"reason":"r"}`: "no_evidence: drop of entries 1, 2, 3, 4, 5, " +
 			"6, 7, 8, 9, 10, …: it names no ticket as evidence",
 	} {
-		_, err := guidance.ParsePlan([]byte(answer(ops)), guidance.DefaultLimits())
+		_, err := guidance.ParsePlan([]byte(answer(ops)), usual())
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", ops, err, want)
 		}

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write the actual prompts into testdat
 func TestPromptsAreGolden(t *testing.T) {
 	t.Parallel()
 	g := later(t)
-	limits := guidance.DefaultLimits()
+	limits := usual()
 	for name, messages := range map[string][]guidance.Message{
 		"summary": guidance.SummaryPrompt(g, guidance.Case{Content: "Mast 7.\nThe cable hangs loose.",
 			Answers: []guidance.Answer{{Text: "pass", Outcome: "wrong", Times: 3}, {Text: "fail", Outcome: "right", Times: 1}},
@@ -116,7 +116,7 @@ func TestPromptsAreBounded(t *testing.T) {
 	for i := range reports {
 		reports[i].Summary = guidance.Summary{Summary: huge, Lesson: huge}
 	}
-	if n := len(guidance.CritiquePrompt(g, guidance.DefaultLimits(), reports)[1].Content); n > 100<<10 {
+	if n := len(guidance.CritiquePrompt(g, usual(), reports)[1].Content); n > 100<<10 {
 		t.Errorf("the prompt of 1,000 reports has %d bytes", n)
 	}
 	if len(reports[0].Lesson) != len(huge) {
@@ -128,7 +128,7 @@ func TestPromptsAreBounded(t *testing.T) {
 		proposals[i] = op(guidance.Add, strings.Repeat("x", 600))
 		proposals[i].Reason, proposals[i].Evidence = huge, strings.Fields(strings.Repeat("key ", 1000))
 	}
-	if n := len(guidance.ConsolidatePrompt(g, guidance.DefaultLimits(), proposals)[1].Content); n > 100<<10 {
+	if n := len(guidance.ConsolidatePrompt(g, usual(), proposals)[1].Content); n > 100<<10 {
 		t.Errorf("the prompt of 1,000 proposals has %d bytes", n)
 	}
 	if len(proposals[0].Evidence) != 1000 {

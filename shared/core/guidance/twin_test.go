@@ -136,7 +136,7 @@ var knownTickets = map[string]bool{"t1": true, "t2": true}
 
 func drawPlan(t *rapid.T, g guidance.Guidance) ([]guidance.Operation, guidance.Applying) {
 	ops := rapid.SliceOfN(drawOperation(len(g.Entries)), 1, 5).Draw(t, "operations")
-	limits := guidance.DefaultLimits()
+	limits := usual()
 	if rapid.Bool().Draw(t, "tight") {
 		limits = guidance.Limits{Entries: 4, EntryBytes: 100, TotalTokens: 10, Operations: 4}
 	}

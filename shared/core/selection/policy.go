@@ -5,11 +5,10 @@ import (
 	"math"
 )
 
-// Policy is a rule that selects a member of a group. Policies and Of return policies; the
-// zero value selects the first member with an answer.
+// Policy is a rule that selects a member of a group. Of returns policies; the zero value
+// selects the first member with an answer.
 type Policy struct {
 	Name string // as configs name it
-	Doc  string // the rule in one sentence, for help texts
 	// criteria rank the members with an answer: the first one by which two members differ
 	// decides, and more is better. Members that are equal by all rank by decode and sample.
 	criteria []criterion
@@ -18,33 +17,24 @@ type Policy struct {
 // criterion is a property of a member by which policies rank.
 type criterion func(b ballot, m Member) float64
 
-// Policies returns all policies. The first one is the default.
-func Policies() []Policy {
+// policies returns all policies. Ties that the criteria leave go to the lower decode and
+// sample.
+func policies() []Policy {
 	return []Policy{
-		{
-			Name: "vote_strength",
-			Doc: "the answer that most members gave, and of its members the one with the best score; " +
-				"ties go to the better score, then to the lower decode and sample",
-			criteria: []criterion{byVotes, byScore},
-		},
-		{
-			Name: "label_match",
-			Doc: "of the members whose answer equals the label the one with the best score; " +
-				"without such a member or a label as vote_strength; ties go to the lower decode and sample",
-			criteria: []criterion{byLabel, byVotes, byScore},
-		},
-		{
-			Name: "best_score",
-			Doc: "the member with the best score; " +
-				"ties go to the answer that more members gave, then to the lower decode and sample",
-			criteria: []criterion{byScore, byVotes},
-		},
+		// Of the answer that most members gave, or of several with as many, the member with
+		// the best score.
+		{"vote_strength", []criterion{byVotes, byScore}},
+		// Of the members whose answer equals the label the one with the best score; without
+		// such a member or a label as vote_strength.
+		{"label_match", []criterion{byLabel, byVotes, byScore}},
+		// The member with the best score, and of equal ones one whose answer more members gave.
+		{"best_score", []criterion{byScore, byVotes}},
 	}
 }
 
 // Of returns the policy with the name, and false if there is none.
 func Of(name string) (Policy, bool) {
-	for _, p := range Policies() {
+	for _, p := range policies() {
 		if p.Name == name {
 			return p, true
 		}

@@ -77,7 +77,7 @@ func TestPoliciesEqualTheirTwin(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g := groups.Draw(t, "group")
-		for _, p := range Policies() {
+		for _, p := range policies() {
 			if got, want := p.Select(g, 0.5).Member, twin(p.Name, g); got != want {
 				t.Fatalf("%s selects member %d, want %d", p.Name, got, want)
 			}
@@ -100,7 +100,7 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 		if g.Stats() != other.Stats() {
 			t.Fatalf("the statistics are %+v and %+v", g.Stats(), other.Stats())
 		}
-		for _, p := range Policies() {
+		for _, p := range policies() {
 			a, b := p.Select(g, 0.5), p.Select(other, 0.5)
 			if a.Member >= 0 && compareNames(g.Members[a.Member], other.Members[b.Member]) != 0 {
 				t.Fatalf("%s selects %+v and %+v", p.Name, g.Members[a.Member], other.Members[b.Member])
@@ -129,7 +129,7 @@ func TestExchangingEqualSamplesChangesOnlyTheIndex(t *testing.T) {
 		for i := range g.Members { // one best score for all, so that no tie depends on names
 			g.Members[i].Scored = false
 		}
-		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		p := rapid.SampledFrom(policies()).Draw(t, "policy")
 		a := p.Select(g, 0.5)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 		names := r.Perm(len(g.Members))
@@ -151,7 +151,7 @@ func TestSelectionIsConsistent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g := groups.Draw(t, "group")
-		s := rapid.SampledFrom(Policies()).Draw(t, "policy").Select(g, 0.5)
+		s := rapid.SampledFrom(policies()).Draw(t, "policy").Select(g, 0.5)
 		answered, first := 0, 0
 		for i, v := range s.Votes {
 			answered += v.Count

@@ -7,17 +7,13 @@ type Stats struct {
 	Scored int     // members with a score
 	Mean   float64 // of their scores; 0 without any
 	Spread float64 // population standard deviation of their scores; 0 without any
-	// Agree reports that all members had the same outcome: the same answer, or all an
-	// unparsable one, and the same score. Failed requests do not count, and a group without
-	// an outcome does not agree.
-	Agree bool
 }
 
 // Stats returns the statistics of the group's scores. Equal scores have exactly their
 // value as the mean, and a spread of 0.
 func (g Group) Stats() Stats {
 	scores := g.scores()
-	s := Stats{Scored: len(scores), Agree: !differ(scores) && g.sameOutcome()}
+	s := Stats{Scored: len(scores)}
 	switch {
 	case differ(scores):
 		s.Mean, s.Spread = moments(scores)
@@ -40,23 +36,6 @@ func moments(scores []float64) (mean, spread float64) {
 		squares += float64(d * d) // the conversion rounds the product alike on all machines
 	}
 	return mean, math.Sqrt(squares / n)
-}
-
-// sameOutcome reports whether there is a member with an answer or an unparsable one, and
-// all such members are alike.
-func (g Group) sameOutcome() bool {
-	var first *Member
-	for i := range g.Members {
-		m := &g.Members[i]
-		switch {
-		case !m.answered() && m.Cause != Unparsable:
-		case first == nil:
-			first = m
-		case m.Answer != first.Answer || m.Cause != first.Cause:
-			return false
-		}
-	}
-	return first != nil
 }
 
 // Advantage returns how many spreads the member's score is above the mean of its group,

@@ -16,24 +16,23 @@ func TestStats(t *testing.T) {
 		name, group  string
 		scored       int
 		mean, spread float64
-		agree        bool
 	}{
-		{"no members", "-", 0, 0, 0, false},
-		{"no scores", "- A A", 0, 0, 0, true},
-		{"one member", "- A=0.5", 1, 0.5, 0, true},
-		{"half are right", "- A=1 A=1 A=0 A=0", 4, 0.5, 0.5, false},
-		{"failed requests are no zeros", "- A=1 !engine A=1", 2, 1, 0, true},
-		{"all requests failed", "- !engine !engine", 0, 0, 0, false},
-		{"graded", "- A=1 A=2 A=3 A=6", 4, 3, math.Sqrt(3.5), false},
-		{"other answers with equal scores", "- A=0 B=0", 2, 0, 0, false},
-		{"other answers without scores", "- A B", 0, 0, 0, false},
-		{"equal answers with other scores", "- A=0.5 A=0.25", 2, 0.375, 0.125, false},
-		{"all answers are unparsable", "- !unparsable=0 !unparsable=0", 2, 0, 0, true},
-		{"one answer is unparsable", "- A !unparsable", 0, 0, 0, false},
-		{"equal scores whose sum is rounded", "- A=0.1 A=0.1 A=0.1", 3, 0.1, 0, true},
+		{"no members", "-", 0, 0, 0},
+		{"no scores", "- A A", 0, 0, 0},
+		{"one member", "- A=0.5", 1, 0.5, 0},
+		{"half are right", "- A=1 A=1 A=0 A=0", 4, 0.5, 0.5},
+		{"failed requests are no zeros", "- A=1 !engine A=1", 2, 1, 0},
+		{"all requests failed", "- !engine !engine", 0, 0, 0},
+		{"graded", "- A=1 A=2 A=3 A=6", 4, 3, math.Sqrt(3.5)},
+		{"other answers with equal scores", "- A=0 B=0", 2, 0, 0},
+		{"other answers without scores", "- A B", 0, 0, 0},
+		{"equal answers with other scores", "- A=0.5 A=0.25", 2, 0.375, 0.125},
+		{"all answers are unparsable", "- !unparsable=0 !unparsable=0", 2, 0, 0},
+		{"one answer is unparsable", "- A !unparsable", 0, 0, 0},
+		{"equal scores whose sum is rounded", "- A=0.1 A=0.1 A=0.1", 3, 0.1, 0},
 	} {
 		s := parseGroup(t, c.group).Stats()
-		if want := (Stats{c.scored, c.mean, c.spread, c.agree}); s != want {
+		if want := (Stats{c.scored, c.mean, c.spread}); s != want {
 			t.Errorf("%s: %+v, want %+v", c.name, s, want)
 		}
 	}
@@ -95,10 +94,10 @@ func TestScoresWithoutValue(t *testing.T) {
 	for i, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64, 1.1e100} {
 		g.Members = append(g.Members, Member{Sample: i + 1, Answer: "A", Score: x, Scored: true})
 	}
-	if s := g.Stats(); s != (Stats{Scored: 1, Mean: 0.25, Agree: true}) {
+	if s := g.Stats(); s != (Stats{Scored: 1, Mean: 0.25}) {
 		t.Errorf("the statistics are %+v", s)
 	}
-	for _, p := range Policies() {
+	for _, p := range policies() {
 		if s := p.Select(g, 0); s.Member != 0 || s.Teaches != NoLesson {
 			t.Errorf("%s selects member %d, which teaches %q", p.Name, s.Member, s.Teaches)
 		}
