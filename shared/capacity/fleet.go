@@ -12,6 +12,15 @@ type Fleet interface {
 	ScaleUp(ctx context.Context, pool string, machines int) error
 }
 
+// Withdrawer is a Fleet that can give up machines that it asked for and did not get. A
+// fleet without it keeps asking until it has them.
+type Withdrawer interface {
+	// Withdraw gives up the pool's requests for machines that have not started. It never
+	// ends a machine. Callers call it while no work of the pool waits; a pool without
+	// requests, or without machines in the fleet, is no error.
+	Withdraw(ctx context.Context, pool string) error
+}
+
 // Membership is this machine's place in a fleet.
 type Membership interface {
 	// InFleet reports whether this machine belongs to a fleet. Only such a machine

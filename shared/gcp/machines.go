@@ -11,17 +11,14 @@ import (
 
 var _ cloud.Installation = (*Stack)(nil)
 
-// Fleet returns a fleet without machines: people start the machines of a stack; see
-// cloud.Installation.
-func (s *Stack) Fleet() capacity.Fleet { return noFleet{} }
-
-// Machine returns the Compute Engine instance that the process runs on, which belongs to
-// no fleet; see cloud.Installation.
+// Machine returns the machine that the process runs on: an instance of Compute Engine, or
+// a task of a Cloud Run job; see cloud.Installation.
 func (s *Stack) Machine(local capacity.Source, log *slog.Logger) (capacity.Source, capacity.Membership) {
-	return NewInstance(local, InstanceOptions{Logger: log}), noFleet{}
+	instance := NewInstance(local, InstanceOptions{Logger: log})
+	return instance, noFleet{}
 }
 
-// noFleet is the fleet of a stack that rents no machines.
+// noFleet is the fleet of a pool whose machines people start.
 type noFleet struct{}
 
 var (
