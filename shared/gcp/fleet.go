@@ -34,7 +34,7 @@ func (s *Stack) Fleet() capacity.Fleet {
 func (s *Stack) machinesOf(p config.Pool) capacity.Fleet {
 	switch p.Machines {
 	case config.MachinesCloudRun:
-		return noFleet{}
+		return s.jobs()
 	default:
 		return noFleet{}
 	}

@@ -14,6 +14,9 @@ var _ cloud.Installation = (*Stack)(nil)
 // Machine returns the machine that the process runs on: an instance of Compute Engine, or
 // a task of a Cloud Run job; see cloud.Installation.
 func (s *Stack) Machine(local capacity.Source, log *slog.Logger) (capacity.Source, capacity.Membership) {
+	if task, ok := taskOf(local); ok {
+		return task, task
+	}
 	instance := NewInstance(local, InstanceOptions{Logger: log})
 	return instance, noFleet{}
 }

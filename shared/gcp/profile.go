@@ -28,6 +28,10 @@ func ProfileOf(d config.Deployment) cloud.Profile {
 			},
 			Replacement: "start `gpuworker` on other machines",
 			ConsoleOutput: func(machine string) string {
+				if execution, task, ok := executionOf(machine); ok {
+					return fmt.Sprintf(`gcloud logging read 'labels."run.googleapis.com/execution_name"=%q AND `+
+						`labels."run.googleapis.com/task_index"=%q' --project=%s`, execution, task, d.Cloud.Project)
+				}
 				return fmt.Sprintf("gcloud logging read 'resource.labels.instance_id=%q' --project=%s", machine, d.Cloud.Project)
 			},
 			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds, and one that was lost is sent again "+

@@ -27,6 +27,7 @@ type Stack struct {
 	Bucket     *Bucket
 	Secrets    secret.Store
 	Google     Config // for probes
+	rest       *rest  // for services of which a few methods are used
 }
 
 // StackOptions configure OpenStack. The zero value suits a command.
@@ -35,6 +36,8 @@ type StackOptions struct {
 	// Storage, Firestore, PubSub and SecretManager are further options of the clients,
 	// for tests. The SDK's environment variables choose endpoints and credentials.
 	Storage, Firestore, PubSub, SecretManager []option.ClientOption
+	// Services are those of the client of all other services.
+	Services []option.ClientOption
 }
 
 // OpenStack opens the installation that the config describes; see
@@ -74,7 +77,12 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 	if err != nil {
 		return nil, err
 	}
+	services, err := newREST(ctx, cfg, o.Services...)
+	if err != nil {
+		return nil, err
+	}
 	return &Stack{
+		rest:       services,
 		Deployment: d,
 		Ports: host.Ports{
 			Blobs:  blob.Reliable(o.Meter.Blobs(bucket), retry.Policy{}),
