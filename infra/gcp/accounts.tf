@@ -49,6 +49,11 @@ resource "google_project_iam_custom_role" "role" {
     documents_remove = { title = "remove documents", permissions = ["datastore.entities.delete"] }
     receive          = { title = "receive messages", permissions = ["pubsub.subscriptions.consume"] }
     call             = { title = "call functions", permissions = ["run.routes.invoke"] }
+    tasks = {
+      title = "start, count and end tasks of a job"
+      permissions = ["run.jobs.run", "run.jobs.runWithOverrides", "run.executions.list",
+      "run.executions.cancel"]
+    }
   }
   role_id     = "${local.role_prefix}_${each.key}"
   title       = "rollout (${local.name}): ${each.value.title}"

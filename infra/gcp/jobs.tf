@@ -1,7 +1,12 @@
 # A Cloud Run job for each pool with machines = "cloud-run": GPUs without the quota of
-# Compute Engine. A task is a machine: it serves the model, works, and ends.
+# Compute Engine. A task is a machine: it serves the model, works, and ends. Functions run
+# the tasks that are missing.
 locals {
   job_pools = { for name, p in var.settings.pools : name => p if var.gpu && p.machines == "cloud-run" }
+  # The functions that run tasks, for each job.
+  job_starters = merge([for name in keys(local.job_pools) : {
+    for f in ["coordinate", "reclaim"] : "${name}-${f}" => { pool = name, who = f }
+  }]...)
   job_sizes = {
     nvidia-l4           = { cpu = "8", memory = "32Gi" }
     nvidia-rtx-pro-6000 = { cpu = "20", memory = "80Gi" }
@@ -14,9 +19,10 @@ resource "google_cloud_run_v2_job" "worker" {
   location            = local.region
   deletion_protection = false
 
+  # Without parallelism all tasks of an execution run at once. A larger one than the number
+  # of its tasks, which each execution sets anew, is refused.
   template {
-    task_count  = 1
-    parallelism = var.settings.max_machines
+    task_count = 1
     template {
       service_account               = google_service_account.program["worker"].email
       timeout                       = "3000s" # a worker hands its work over before
@@ -81,4 +87,12 @@ resource "google_cloud_run_v2_job" "worker" {
     google_storage_bucket_object.job_script,
     google_secret_manager_secret_iam_member.read,
   ]
+}
+
+resource "google_cloud_run_v2_job_iam_member" "run" {
+  for_each = local.job_starters
+  name     = google_cloud_run_v2_job.worker[each.value.pool].name
+  location = local.region
+  role     = google_project_iam_custom_role.role["tasks"].name
+  member   = google_service_account.program[each.value.who].member
 }

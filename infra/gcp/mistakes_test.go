@@ -167,6 +167,12 @@ func TestMistakesAreFound(t *testing.T) {
 				"/programs/cloud-run.sh",
 				"/programs/job.sh"},
 			"/programs/job.sh is not in the bucket"},
+		"no starter of tasks": {edit{"jobs.tf", `["coordinate", "reclaim"]`, `["coordinate"]`},
+			"google_cloud_run_v2_job.worker[\"large\"]: reclaim may not run its tasks"},
+		"a role that can't count tasks": {edit{"accounts.tf", `"run.executions.list",`, ""},
+			"and functions need [run.executions.cancel run.executions.list"},
+		"more tasks at once than an execution has": {edit{"jobs.tf", "task_count = 1", "task_count = 1\n    parallelism = 8"},
+			"executions of fewer tasks than its parallelism are refused"},
 		"a protected service": {
 			edit{"functions.tf",
 				"deletion_protection = false",

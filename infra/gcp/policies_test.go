@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"rollout/shared/host"
 )
 
 // Accounts of Google's services, as they use an installation.
@@ -144,9 +146,17 @@ func (c *checker) mayCall(from resource, uri, account string) {
 	c.add(from, "it calls %s, which is not a function", uri)
 }
 
+// taskPermissions are what shared/gcp/jobs_api.go needs.
+var taskPermissions = []string{"run.executions.cancel", "run.executions.list", "run.jobs.run",
+	"run.jobs.runWithOverrides"}
+
 func (c *checker) roles() {
 	for _, r := range c.d {
 		if strings.HasSuffix(r.Type, "_iam_custom_role") {
+			if r.Values.text("role_id") == "rollout_tasks" {
+				has := slices.Sorted(slices.Values(r.Values.texts("permissions")))
+				c.want(r, slices.Equal(has, taskPermissions), "it has %v, and functions need %v", has, taskPermissions)
+			}
 			for _, p := range r.Values.texts("permissions") {
 				c.want(r, !strings.Contains(p, "*") && !strings.HasPrefix(p, "iam.") && !strings.HasSuffix(p, "IamPolicy"),
 					"it has the permission %s", p)
@@ -268,6 +278,13 @@ func (c *checker) jobs() {
 		objects = append(objects, "/programs/"+o.Values.text("name"))
 	}
 	for _, j := range c.d.of("google_cloud_run_v2_job") {
+		for _, function := range []string{host.CoordinateFunction, host.ReclaimFunction} {
+			c.want(j, c.granted("google_cloud_run_v2_job_iam_member", "name", j.Values.text("name"),
+				"google_project_iam_custom_role.name(rollout_tasks)",
+				"google_service_account.member(rollout-"+function+")"), "%s may not run its tasks", function)
+		}
+		c.want(j, j.Values.block("template").number("parallelism") <= 0, // -1: it is not set
+			"executions of fewer tasks than its parallelism are refused")
 		task := j.Values.block("template", "template")
 		container := task.block("containers")
 		c.want(j, j.Values["deletion_protection"] == false, "terraform destroy stops at it")
