@@ -14,6 +14,7 @@ import (
 	"rollout/localstack/gcp/fakefirestore"
 	"rollout/localstack/gcp/fakegcs"
 	"rollout/localstack/gcp/fakemetadata"
+	"rollout/localstack/gcp/fakeproject"
 	"rollout/localstack/gcp/fakepubsub"
 	"rollout/localstack/gcp/fakesecrets"
 	"rollout/localstack/gcp/gateway"
@@ -29,6 +30,7 @@ type doctorFixture struct {
 	rollout CommandLine
 	storage Storage
 	way     *gateway.Gateway
+	project *fakeproject.Project
 	text    string // the config
 	env     []string
 }
@@ -59,14 +61,52 @@ func newDoctorFixture(t *testing.T) doctorFixture {
 	}
 	t.Cleanup(end)
 	f.way = way
+	f.project = healthyProject()
+	project, end, err := fakeproject.Start(f.project, way.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	for _, host := range fakeproject.Hosts {
+		way.Lead(host, project)
+	}
+	f.storage.SetNotifications(f.storage.Bucket, fakegcs.NotificationConfig{ID: "1", Prefix: "prompts/",
+		Topic: "//pubsub.googleapis.com/projects/test-project/topics/rollout-objects", Events: []string{"OBJECT_FINALIZE"}})
 	f.env = append(way.Environment(),
 		gcp.StorageEmulatorVariable+"="+f.storage.Address,
 		gcp.FirestoreEmulatorVariable+"="+fakefirestore.Start(t, fakefirestore.Options{}).Address,
 		gcp.PubSubEmulatorVariable+"="+fakepubsub.Start(t, fakepubsub.Options{Absent: fakepubsub.Queue(5)}).Address,
 		"GCE_METADATA_HOST="+metadata)
 	f.text = "schema_version = 1\n[cloud]\nprovider = \"gcp\"\nproject = \"test-project\"\nregion = \"europe-west4\"\n" +
-		"secrets.allowlist = [\"hf-token\"]\n[cloud.gcs]\nbucket = \"" + f.storage.Bucket + "\"\n"
+		"secrets.allowlist = [\"hf-token\"]\n[cloud.gcs]\nbucket = \"" + f.storage.Bucket + "\"\n" +
+		"[[pool]]\nname = \"small\"\nmodel = \"m\"\n[[pool]]\nname = \"task\"\nmodel = \"n\"\nmachines = \"cloud-run\"\n"
 	return f
+}
+
+// healthyProject is a project in which a deployment works.
+func healthyProject() *fakeproject.Project {
+	const pubsub, storage = "serviceAccount:service-27@gcp-sa-pubsub.iam.gserviceaccount.com",
+		"serviceAccount:service-27@gs-project-accounts.iam.gserviceaccount.com"
+	p := &fakeproject.Project{
+		ID: "test-project", Number: "27", Region: "europe-west4", AllGPUs: 4, CloudRunGPUs: 3,
+		GPUs: map[string]float64{"PREEMPTIBLE_NVIDIA_L4_GPUS": 2, "CPUS": 24},
+		MachineTypes: map[string][]string{"europe-west4-a": {"g2-standard-8", "g2-standard-12", "n2-standard-8"},
+			"europe-west4-b": {"g2-standard-8"}, "us-central1-a": {"g2-standard-8"}},
+		Policies: map[string]string{"gcp.resourceLocations": `[{"values":{"allowedValues":["in:europe-locations"]}}]`},
+		Grants: map[string]map[string][]string{
+			"topics/rollout-objects": {"roles/pubsub.publisher": {storage}},
+			"serviceAccounts/rollout-push@test-project.iam.gserviceaccount.com": {
+				"roles/iam.serviceAccountTokenCreator": {pubsub}},
+		},
+	}
+	sources := []string{"coordinate", "work-small", "urgent-small", "work-task", "urgent-task"}
+	for _, topic := range append([]string{"tasks"}, sources...) {
+		p.Grants["topics/rollout-"+topic+"-dead"] = map[string][]string{"roles/pubsub.publisher": {pubsub}}
+	}
+	for _, name := range append([]string{"objects", "submit", "plan", "finalize", "machines"}, sources...) {
+		p.Grants["subscriptions/rollout-"+name] = map[string][]string{"roles/pubsub.subscriber": {"user:a", pubsub}}
+	}
+	return p
 }
 
 // doctor runs `rollout cloud doctor` with a config.
@@ -85,14 +125,21 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 	got := f.doctor(t, f.text, nil)
 	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`)
 	out := varying.ReplaceAllString(got.Stdout, " …")
-	const want = `✓ reachability …   …
+	const want = `✓ credentials …  the machine's account
+✓ apis …  11 APIs enabled
+✓ gpu_quota …  3 L4 of Cloud Run in europe-west4; GPUS_ALL_REGIONS 4, PREEMPTIBLE_NVIDIA_L4_GPUS 2
+✓ machine_types …  g2-standard-8 in a, b; g2-standard-12 in a
+✓ org_policies …  4 constraints of the organisation, none refuses
+✓ silent_grants …  18 grants to accounts of Google's
+✓ notification …  uploads to prompts/ go to the topic rollout-objects
+✓ reachability …   …
 ✓ auth …  the machine's account
 ✓ object_store …
 ✓ queue …
 ✓ secret_store …  hf-token
 ✓ compute_hint …   …, 4520031799277581759
 ✓ content_id_roundtrip …
-7 pass, 0 fail —  …
+14 pass, 0 fail —  …
 `
 	if out != want || got.Stderr != "" || got.ExitCode != 0 {
 		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
@@ -114,16 +161,18 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		fails map[string]string // failing checks, with a part of their error
 	}{
 		"without a bucket": {text: strings.Replace(f.text, f.storage.Bucket, "missing-bucket", 1), fails: map[string]string{
-			"object_store": "cloud.gcs.bucket", "content_id_roundtrip": "cloud.gcs.bucket"}},
+			"object_store": "cloud.gcs.bucket", "content_id_roundtrip": "cloud.gcs.bucket",
+			"notification": "the bucket missing-bucket tells the topic rollout-objects of no uploads to prompts/"}},
 		"without the secret": {text: strings.Replace(f.text, "hf-token", "other", 1),
 			fails: map[string]string{"secret_store": "gcloud secrets create rollout-other"}},
 		"without allowed secrets": {text: strings.Replace(f.text, `"hf-token"`, "", 1),
 			fails: map[string]string{"secret_store": "the allowlist is empty"}},
 		"without credentials": {text: f.text, set: []string{"GOOGLE_APPLICATION_CREDENTIALS=/no/such/file"},
-			fails: map[string]string{"auth": "gcloud auth application-default login",
-				"secret_store": "gcloud auth application-default login"}},
+			fails: eachFails("gcloud auth application-default login", "credentials", "apis", "gpu_quota", "machine_types",
+				"org_policies", "silent_grants", "notification", "auth", "secret_store")},
 		"unreachable storage": {text: f.text, set: []string{gcp.StorageEmulatorVariable + "=http://" + nowhere},
-			fails: map[string]string{"reachability": "DNS", "object_store": "DNS", "content_id_roundtrip": "DNS"}},
+			fails: map[string]string{"reachability": "DNS", "object_store": "DNS", "content_id_roundtrip": "DNS",
+				"notification": "connection refused"}},
 		"unreachable documents": {text: f.text, set: []string{gcp.FirestoreEmulatorVariable + "=" + nowhere},
 			fails: map[string]string{"auth": "DNS"}},
 		"unreachable queues": {text: f.text, set: []string{gcp.PubSubEmulatorVariable + "=" + nowhere},
@@ -146,7 +195,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 				t.Fatalf("%v in %s, %s", err, got.Stdout, got.Stderr)
 			}
 			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
-				report.Summary.Passed != 7-len(c.fails) {
+				report.Summary.Passed != 14-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {
@@ -160,4 +209,13 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eachFails returns the same part of the error for each check.
+func eachFails(part string, checks ...string) map[string]string {
+	out := map[string]string{}
+	for _, name := range checks {
+		out[name] = part
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"rollout/shared/blob"
 	"rollout/shared/capacity"
@@ -79,6 +80,9 @@ type Meter interface {
 // Diagnostics holds the provider's probes for the doctor, which also checks the
 // ports. Each probe returns a text for the user that says what it found.
 type Diagnostics struct {
+	// Before are checks of the provider's own that the doctor makes first, in this order:
+	// what fails first in a new deployment. May be empty.
+	Before []Probe
 	// Reach sends a request to the provider's endpoint and accepts any reply.
 	Reach func(ctx context.Context) (found string, err error)
 	// Authenticate finds credentials and reads a document with them.
@@ -89,6 +93,21 @@ type Diagnostics struct {
 	// It returns "" if the error's own remedy is better.
 	Remedy func(check string, err error) string
 }
+
+// Probe is a check of a provider's own. Run returns a text for the user that says what it
+// found. An error that is *Unseen says that the check can't be made from here.
+type Probe struct {
+	Name  string        // a wire name. Example: "gpu_quota"
+	Limit time.Duration // a probe that takes longer fails
+	Run   func(ctx context.Context) (found string, err error)
+}
+
+// Unseen is the error of a probe that can't look from where it runs: its account may not,
+// or a service that knows is not enabled. Nothing is wrong with the installation for that.
+type Unseen struct{ Reason string }
+
+// Error returns the reason.
+func (u *Unseen) Error() string { return u.Reason }
 
 // Names of the doctor's checks. They are wire names.
 const (

@@ -21,6 +21,7 @@ import (
 func (s *Stack) Diagnostics(machine capacity.Source) cloud.Diagnostics {
 	remedies := s.remedies()
 	return cloud.Diagnostics{
+		Before:         project{s.rest, s.Google, s.Deployment}.probes(),
 		Reach:          func(ctx context.Context) (string, error) { return reach(ctx, storageEndpoint()) },
 		Authenticate:   authenticate(s.Google, s.Ports.Docs),
 		InspectMachine: inspect(NewInstance(machine, InstanceOptions{})),
@@ -117,17 +118,33 @@ func authenticate(cfg Config, docs document.Store) func(context.Context) (string
 		if _, err := cfg.Credentials.Token(ctx); err != nil {
 			return "", err
 		}
-		var file struct {
-			Account string `json:"client_email"`
-			Type    string `json:"type"`
+		who, err := accountOf(cfg)
+		if err != nil {
+			return "", err
 		}
-		// Credentials of an instance or a function are in no file.
-		if content := cfg.Credentials.JSON(); len(content) > 0 && json.Unmarshal(content, &file) != nil {
-			return "", fault.New(fault.Denied, "the file with the credentials is damaged")
-		}
-		who := cmp.Or(file.Account, file.Type, "the machine's account")
 		return who, fault.Wrap(docs.Ping(ctx), "read the database")
 	}
+}
+
+// accountOf describes the account of the credentials.
+func accountOf(cfg Config) (string, error) {
+	var file struct {
+		Account string `json:"client_email"`
+		Type    string `json:"type"`
+	}
+	// Credentials of an instance or a function are in no file.
+	if content := cfg.Credentials.JSON(); len(content) > 0 && json.Unmarshal(content, &file) != nil {
+		return "", fault.New(fault.Denied, "the file with the credentials is damaged")
+	}
+	return cmp.Or(file.Account, file.Type, "the machine's account"), nil
+}
+
+// plural returns a number of things.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // inspect describes the machine and, on an instance of Compute Engine, its notices.

@@ -64,6 +64,7 @@ type Server struct {
 	uploads       map[string]*upload
 	requests      map[string]int // by kind, of Requests
 	unconditional []string       // of Unconditional
+	notifications map[string][]NotificationConfig
 }
 
 // New returns an emulator without buckets. It listens nowhere: it is a handler.
@@ -167,6 +168,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.count("read", r)
 		bucket, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		s.readXML(w, r, object{bucket, name})
+	case len(parts) == 5 && parts[4] == "notificationConfigs" && r.Method == http.MethodGet: // storage/v1/b/BUCKET/…
+		s.serveNotifications(w, parts[3])
 	case len(parts) < 6 || parts[0] != "storage" || parts[4] != "o": // storage/v1/b/BUCKET/o/NAME
 		if len(parts) == 5 && r.Method == http.MethodGet {
 			s.count("list", r)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/fault"
 )
 
@@ -24,6 +25,7 @@ type Check struct {
 const (
 	Pass = "pass"
 	Fail = "fail"
+	Skip = "skip" // it can't be made from here
 )
 
 // Result is the result of a check. Its JSON form is a contract.
@@ -32,6 +34,7 @@ type Result struct {
 	Status    string `json:"status"`
 	LatencyMS int64  `json:"latency_ms"`
 	Error     string `json:"error,omitempty"` // with the remedy; only of a failure
+	Note      string `json:"note,omitempty"`  // why the check can't be made; only of a skipped one
 
 	found, wrong, remedy string // parts for people
 }
@@ -40,6 +43,7 @@ type Result struct {
 type Summary struct {
 	Passed         int   `json:"pass_count"`
 	Failed         int   `json:"fail_count"`
+	Skipped        int   `json:"skip_count,omitempty"`
 	TotalLatencyMS int64 `json:"total_latency_ms"`
 }
 
@@ -56,9 +60,12 @@ func Run(ctx context.Context, checks []Check, c clock.Clock, tell func(Result)) 
 		result := check.run(ctx, c)
 		r.Checks = append(r.Checks, result)
 		r.Summary.TotalLatencyMS += result.LatencyMS
-		if result.Status == Pass {
+		switch result.Status {
+		case Pass:
 			r.Summary.Passed++
-		} else {
+		case Skip:
+			r.Summary.Skipped++
+		default:
 			r.Summary.Failed++
 		}
 		tell(result)
@@ -74,6 +81,11 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 	r := Result{Name: k.Name, Status: Pass, LatencyMS: max(0, c.Now().Sub(began).Milliseconds())}
 	if err == nil {
 		r.found = found
+		return r
+	}
+	var unseen *cloud.Unseen
+	if errors.As(err, &unseen) {
+		r.Status, r.Note = Skip, unseen.Reason
 		return r
 	}
 	r.Status, r.wrong, r.remedy = Fail, without(err), k.Remedy(err)

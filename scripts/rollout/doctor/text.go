@@ -20,12 +20,18 @@ const (
 // Result writes one result.
 func (h TextPrinter) Result(r Result) error {
 	mark := h.in(green, "✓")
-	if r.Status == Fail {
+	switch r.Status {
+	case Fail:
 		mark = h.in(red, "✗")
+	case Skip:
+		mark = h.in(dim, "–")
 	}
 	text := fmt.Sprintf("%s %-20s %7d ms", mark, r.Name, r.LatencyMS)
 	if r.found != "" {
 		text += "  " + h.in(dim, r.found)
+	}
+	if r.Note != "" {
+		text += "\n    not checked: " + r.Note
 	}
 	if r.wrong != "" {
 		text += "\n    " + r.wrong
@@ -43,7 +49,11 @@ func (h TextPrinter) Summary(s Summary) error {
 	if s.Failed > 0 {
 		colour = red
 	}
-	text := fmt.Sprintf("%d pass, %d fail — total %d ms", s.Passed, s.Failed, s.TotalLatencyMS)
+	text := fmt.Sprintf("%d pass, %d fail", s.Passed, s.Failed)
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d not checked", s.Skipped)
+	}
+	text += fmt.Sprintf(" — total %d ms", s.TotalLatencyMS)
 	_, err := fmt.Fprintln(h.Out, h.in(colour, text))
 	return err
 }

@@ -1,0 +1,156 @@
+package emulators
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/api/option"
+
+	"rollout/localstack/gcp/fakegcs"
+	"rollout/localstack/gcp/fakeproject"
+	"rollout/shared/cloud"
+	"rollout/shared/config"
+	"rollout/shared/gcp"
+)
+
+// inProject reaches the services of a project without a network.
+type inProject struct{ project *fakeproject.Project }
+
+// RoundTrip answers the request; see http.RoundTripper.
+func (p inProject) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer token")
+	if strings.HasPrefix(r.URL.Host, "127.0.0.1") {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	r.Host = r.URL.Host
+	w := httptest.NewRecorder()
+	p.project.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// Each case is a healthy project but for one thing, and a check that says so.
+func TestDoctorLooksAtTheProject(t *testing.T) {
+	storage := StartStorage(t, fakegcs.Options{})
+	t.Setenv(gcp.StorageEmulatorVariable, storage.Address)
+	healthy := fakegcs.NotificationConfig{ID: "1", Prefix: "prompts/",
+		Topic: "//pubsub.googleapis.com/projects/test-project/topics/rollout-objects", Events: []string{"OBJECT_FINALIZE"}}
+	const unseen = "unseen: "
+	const tasks = "[[pool]]\nname = 'task'\nmodel = 'n'\nmachines = 'cloud-run'\n"
+	const groups = "[[pool]]\nname = 'small'\nmodel = 'm'\n"
+	for name, c := range map[string]struct {
+		pools  string
+		change func(*fakeproject.Project)
+		config string
+		notify *fakegcs.NotificationConfig
+		check  string
+		want   string
+	}{
+		"an API that is not enabled": {check: "apis", want: "has not enabled run.googleapis.com",
+			change: func(p *fakeproject.Project) { p.Disabled = []string{"run.googleapis.com"} }},
+		"Compute Engine is needed by groups": {check: "apis", want: "has not enabled compute.googleapis.com",
+			change: func(p *fakeproject.Project) { p.Disabled = []string{"compute.googleapis.com"} }},
+		"Compute Engine is not needed by tasks": {pools: tasks, check: "apis", want: "10 APIs enabled",
+			change: func(p *fakeproject.Project) { p.Disabled = []string{"compute.googleapis.com"} }},
+		"no quota of GPUs at all": {check: "gpu_quota", want: "the quota GPUS_ALL_REGIONS of the project test-project is 0",
+			change: func(p *fakeproject.Project) { p.AllGPUs = 0 }},
+		"no quota in the region": {check: "gpu_quota",
+			want:   "PREEMPTIBLE_NVIDIA_L4_GPUS of the project test-project is 0 in europe",
+			change: func(p *fakeproject.Project) { p.GPUs = nil }},
+		"no quota of Cloud Run": {check: "gpu_quota",
+			want:   "pools task: the quota NvidiaL4GpuAllocNoZonalRedundancyPerProjectRegion of the project test-project is 0",
+			change: func(p *fakeproject.Project) { p.CloudRunGPUs = 0 }},
+		"tasks need no quota of Compute Engine": {pools: tasks, check: "gpu_quota", want: "3 L4 of Cloud Run in europe-west4",
+			change: func(p *fakeproject.Project) { p.AllGPUs = 0 }},
+		"quotas that can't be seen": {check: "gpu_quota", want: unseen + "this account may not see the quotas of the project",
+			change: func(p *fakeproject.Project) { p.Denied = []string{"compute.googleapis.com"} }},
+		"a service of quotas that is not enabled": {pools: tasks, check: "gpu_quota",
+			want:   unseen + "the project has not enabled the API to see the quotas of Cloud Run",
+			change: func(p *fakeproject.Project) { p.Disabled = []string{"cloudquotas.googleapis.com"} }},
+		"a type in no zone": {check: "machine_types", want: "no zone of europe-west4 has machines a2-highgpu-1g",
+			config: "fleet.instance_types = ['g2-standard-8', 'a2-highgpu-1g']\n"},
+		"a policy against addresses": {check: "org_policies",
+			want:   "compute.vmExternalIpAccess: machines get no external address",
+			change: func(p *fakeproject.Project) { p.Policies["compute.vmExternalIpAccess"] = `[{"denyAll":true}]` }},
+		"tasks have no addresses": {pools: tasks, check: "org_policies", want: "none refuses",
+			change: func(p *fakeproject.Project) { p.Policies["compute.vmExternalIpAccess"] = `[{"denyAll":true}]` }},
+		"a policy against the region": {check: "org_policies", want: "gcp.resourceLocations: resources in the region",
+			change: func(p *fakeproject.Project) {
+				p.Policies["gcp.resourceLocations"] = `[{"values":{"allowedValues":["in:us-locations","europe-west1"]}}]`
+			}},
+		"a policy against the API's token": {check: "org_policies", want: "run.managed.requireInvokerIam",
+			config: "secrets.allowlist = ['api-token']\n",
+			change: func(p *fakeproject.Project) { p.Policies["run.managed.requireInvokerIam"] = `[{"enforce":true}]` }},
+		"policies that can't be seen": {check: "org_policies", want: unseen + "this account may not see the organisation's",
+			change: func(p *fakeproject.Project) { p.Denied = []string{"orgpolicy.googleapis.com"} }},
+		"no publisher of dead letters": {check: "silent_grants",
+			want:   "lacks roles/pubsub.publisher on the topic rollout-work-small-dead: messages that always fail",
+			change: func(p *fakeproject.Project) { delete(p.Grants, "topics/rollout-work-small-dead") }},
+		"no remover of dead letters": {check: "silent_grants",
+			want:   "lacks roles/pubsub.subscriber on the subscription rollout-plan: dead letters stay",
+			change: func(p *fakeproject.Project) { delete(p.Grants, "subscriptions/rollout-plan") }},
+		"no publisher of notifications": {check: "silent_grants", want: "uploads become no runs",
+			change: func(p *fakeproject.Project) { delete(p.Grants, "topics/rollout-objects") }},
+		"no maker of tokens": {check: "silent_grants", want: "pushes come without a token",
+			change: func(p *fakeproject.Project) {
+				delete(p.Grants, "serviceAccounts/rollout-push@test-project.iam.gserviceaccount.com")
+			}},
+		"grants of the whole project": {check: "silent_grants", want: "18 grants",
+			change: func(p *fakeproject.Project) {
+				delete(p.Grants, "topics/rollout-work-small-dead")
+				p.Grants["projects/test-project"] = map[string][]string{"roles/pubsub.publisher": {
+					"serviceAccount:service-27@gcp-sa-pubsub.iam.gserviceaccount.com"}}
+			}},
+		"grants that can't be seen": {check: "silent_grants", want: unseen + "this account may not see the project's number",
+			change: func(p *fakeproject.Project) { p.Denied = []string{"cloudresourcemanager.googleapis.com"} }},
+		"no notification": {check: "notification", want: "tells the topic rollout-objects of no uploads to prompts/",
+			notify: &fakegcs.NotificationConfig{ID: "1", Topic: healthy.Topic, Prefix: "other/"}},
+		"a notification to another topic": {check: "notification", want: "tells the topic rollout-objects of no uploads",
+			notify: &fakegcs.NotificationConfig{ID: "1", Topic: healthy.Topic + "-2"}},
+		"a notification of everything": {check: "notification", want: "uploads to prompts/ go to the topic",
+			notify: &fakegcs.NotificationConfig{ID: "1", Topic: healthy.Topic}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			project := healthyProject()
+			project.Policies = maps.Clone(project.Policies)
+			if c.change != nil {
+				c.change(project)
+			}
+			if c.pools == "" {
+				c.pools = groups + tasks
+			}
+			if c.notify == nil {
+				c.notify = &healthy
+			}
+			storage.SetNotifications(storage.Bucket, *c.notify)
+			d, err := config.ParseDeployment("rollout.toml", []byte("schema_version = 1\n[cloud]\nprovider = 'gcp'\n"+
+				"project = 'test-project'\nregion = 'europe-west4'\n"+c.config+"gcs.bucket = '"+storage.Bucket+"'\n"+c.pools))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := gcp.OpenStack(t.Context(), d, gcp.StackOptions{Services: []option.ClientOption{
+				option.WithHTTPClient(&http.Client{Transport: inProject{project}})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := s.Diagnostics(nil).Before
+			i := slices.IndexFunc(before, func(p cloud.Probe) bool { return p.Name == c.check })
+			found, err := before[i].Run(t.Context())
+			var u *cloud.Unseen
+			switch {
+			case errors.As(err, &u):
+				found = unseen + u.Reason
+			case err != nil:
+				found = err.Error()
+			}
+			if !strings.Contains(found, c.want) {
+				t.Errorf("the check %s says %q, want %q", c.check, found, c.want)
+			}
+		})
+	}
+}

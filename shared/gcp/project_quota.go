@@ -1,0 +1,208 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"rollout/shared/cloud"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+)
+
+const (
+	computeProjects = "https://compute.googleapis.com/compute/v1/projects/"
+	// allGPUs is the quota that caps the GPUs of all regions. It is 0 in new projects.
+	allGPUs = "GPUS_ALL_REGIONS"
+	// cloudRunGPUs is the quota of the GPUs of Cloud Run jobs, by region.
+	cloudRunGPUs = "NvidiaL4GpuAllocNoZonalRedundancyPerProjectRegion"
+)
+
+// spotQuotas are the regional quotas of spot GPUs by series of machines. The quota of other
+// series has no name that is documented.
+var spotQuotas = map[string]string{
+	"g2":          "PREEMPTIBLE_NVIDIA_L4_GPUS",
+	"a2-highgpu":  "PREEMPTIBLE_NVIDIA_A100_GPUS",
+	"a2-megagpu":  "PREEMPTIBLE_NVIDIA_A100_GPUS",
+	"a2-ultragpu": "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS",
+	"a3-highgpu":  "PREEMPTIBLE_NVIDIA_H100_GPUS",
+	"a3-megagpu":  "PREEMPTIBLE_NVIDIA_H100_MEGA_GPUS",
+	"a3-ultragpu": "PREEMPTIBLE_NVIDIA_H200_GPUS",
+}
+
+// quotaOf returns the name of the quota of a machine type's spot GPUs, or "".
+func quotaOf(machineType string) string {
+	series, rest, _ := strings.Cut(machineType, "-")
+	class, _, _ := strings.Cut(rest, "-")
+	if name := spotQuotas[series+"-"+class]; name != "" {
+		return name
+	}
+	return spotQuotas[series]
+}
+
+// gpuQuota checks that the machines of each pool may have a GPU.
+func (p project) gpuQuota(ctx context.Context) (string, error) {
+	var found []string
+	var unseen *cloud.Unseen
+	for _, kind := range []struct {
+		pools []string
+		check func(context.Context) (string, error)
+	}{{p.pools(config.MachinesCloudRun), p.cloudRunQuota}, {p.pools(config.MachinesGroup), p.computeQuota}} {
+		if len(kind.pools) == 0 {
+			continue
+		}
+		text, err := kind.check(ctx)
+		switch u := (*cloud.Unseen)(nil); {
+		case asUnseen(err, &u):
+			unseen = u
+		case err != nil:
+			return "", fault.Wrap(err, "pools %s", strings.Join(kind.pools, ", "))
+		default:
+			found = append(found, text)
+		}
+	}
+	if unseen != nil {
+		return "", unseen
+	}
+	return strings.Join(found, "; "), nil
+}
+
+// quota is a quota of Compute Engine.
+type quota struct {
+	Metric string
+	Limit  float64
+	Usage  float64
+}
+
+// computeQuota checks the quotas of spot machines with GPUs: that of all regions, and those
+// of the region.
+func (p project) computeQuota(ctx context.Context) (string, error) {
+	var everywhere, here struct{ Quotas []quota }
+	at := computeProjects + p.at.Cloud.Project
+	if err := p.get(ctx, at, &everywhere, "see the quotas of the project"); err != nil {
+		return "", err
+	}
+	if err := p.get(ctx, at+"/regions/"+p.at.Cloud.Region, &here, "see the quotas of the region"); err != nil {
+		return "", err
+	}
+	find := func(quotas []quota, metric string) float64 {
+		for _, q := range quotas {
+			if q.Metric == metric {
+				return q.Limit
+			}
+		}
+		return 0
+	}
+	all := find(everywhere.Quotas, allGPUs)
+	found := []string{fmt.Sprintf("%s %v", allGPUs, all)}
+	if all < 1 {
+		return "", p.noQuota(allGPUs, "")
+	}
+	limits := map[string]float64{}
+	unknown := false
+	for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
+		if name := quotaOf(machineType); name != "" {
+			limits[name] = find(here.Quotas, name)
+		} else {
+			unknown = true
+		}
+	}
+	most := 0.0
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		found = append(found, fmt.Sprintf("%s %v", name, limits[name]))
+		most = max(most, limits[name])
+	}
+	if most < 1 && !unknown {
+		return "", p.noQuota(strings.Join(slices.Sorted(maps.Keys(limits)), ", "), " in "+p.at.Cloud.Region)
+	}
+	return strings.Join(found, ", "), nil
+}
+
+// cloudRunQuota checks the quota of the L4 GPUs of Cloud Run jobs in the region.
+func (p project) cloudRunQuota(ctx context.Context) (string, error) {
+	var info struct {
+		Dimensions []struct {
+			Dimensions map[string]string
+			Details    struct {
+				Value int64 `json:"value,string"`
+			}
+			Locations []string `json:"applicableLocations"`
+		} `json:"dimensionsInfos"`
+	}
+	err := p.get(ctx, "https://cloudquotas.googleapis.com/v1/projects/"+p.at.Cloud.Project+
+		"/locations/global/services/run.googleapis.com/quotaInfos/"+cloudRunGPUs, &info,
+		"see the quotas of Cloud Run (gcloud services enable cloudquotas.googleapis.com)")
+	if err != nil {
+		return "", err
+	}
+	region := p.at.Cloud.Region
+	for _, d := range info.Dimensions {
+		if d.Dimensions["region"] != region && !(d.Dimensions["region"] == "" && slices.Contains(d.Locations, region)) {
+			continue
+		}
+		if d.Details.Value == 0 {
+			break
+		}
+		return fmt.Sprintf("%d L4 of Cloud Run in %s", d.Details.Value, region), nil
+	}
+	return "", p.noQuota(cloudRunGPUs, " in "+region)
+}
+
+// noQuota is the failure of a quota that is 0.
+func (p project) noQuota(name, where string) error {
+	return &fault.Error{Kind: fault.Exhausted,
+		Err: fault.New(fault.Exhausted, "the quota %s of the project %s is 0%s", name, p.at.Cloud.Project, where),
+		Remedy: "ask for more in IAM & Admin, Quotas; until then Compute Engine and Cloud Run have quotas of their own: " +
+			`see machines of [[pool]]`}
+}
+
+// machineTypes checks that a zone of the region has machines of each type of the fleet.
+func (p project) machineTypes(ctx context.Context) (string, error) {
+	types := p.at.Cloud.Fleet.InstanceTypes
+	if len(p.pools(config.MachinesGroup)) == 0 || len(types) == 0 {
+		return "no pool has machines of Compute Engine", nil
+	}
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = "(name = " + t + ")"
+	}
+	var answer struct {
+		Items map[string]struct {
+			Types []struct{ Name string } `json:"machineTypes"`
+		}
+	}
+	query := url.Values{"filter": {strings.Join(names, " OR ")}, "returnPartialSuccess": {"true"}}
+	err := p.get(ctx, computeProjects+p.at.Cloud.Project+"/aggregated/machineTypes?"+query.Encode(), &answer,
+		"see which zones have which machines")
+	if err != nil {
+		return "", err
+	}
+	zones := map[string][]string{}
+	for scope, item := range answer.Items {
+		zone := path.Base(scope)
+		if !strings.HasPrefix(zone, p.at.Cloud.Region+"-") {
+			continue
+		}
+		for _, t := range item.Types {
+			zones[t.Name] = append(zones[t.Name], strings.TrimPrefix(zone, p.at.Cloud.Region+"-"))
+		}
+	}
+	var found, absent []string
+	for _, t := range types {
+		if len(zones[t]) == 0 {
+			absent = append(absent, t)
+			continue
+		}
+		found = append(found, t+" in "+strings.Join(slices.Sorted(slices.Values(zones[t])), ", "))
+	}
+	if absent != nil {
+		return "", &fault.Error{Kind: fault.NotFound,
+			Err:    fault.New(fault.NotFound, "no zone of %s has machines %s", p.at.Cloud.Region, strings.Join(absent, ", ")),
+			Remedy: "remove them from cloud.fleet.instance_types, or choose another region"}
+	}
+	return strings.Join(found, "; "), nil
+}
