@@ -196,7 +196,7 @@ var Linked = []struct {
 	{
 		Programs: "./functions/aws/...", Tags: "lambda.norpc",
 		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
-			"github.com/parquet-go/...", "rollout/shared/gcp/...", "cloud.google.com/..."},
+			"github.com/parquet-go/...", "rollout/shared/gcp/...", "cloud.google.com/...", "google.golang.org/api/..."},
 	},
 	{
 		Programs: "./functions/gcp",
