@@ -16,10 +16,11 @@ import (
 // worker.
 var functions, gpuworker string
 
-// Flags of TestDisturbedRuns.
+// Flags of TestDisturbedRuns and TestManyWorkers.
 var (
-	rounds = flag.Int("rounds", 1, "`number` of disturbed runs")
-	seed   = flag.Uint64("seed", 1, "`seed` of the first disturbed run")
+	rounds  = flag.Int("rounds", 1, "`number` of disturbed runs")
+	seed    = flag.Uint64("seed", 1, "`seed` of the first disturbed run")
+	workers = flag.Int("workers", 20, "`number` of workers of one run")
 )
 
 func TestMain(m *testing.M) {
