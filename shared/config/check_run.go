@@ -42,6 +42,7 @@ func (r Run) check(c *checker, at string) {
 	}
 	r.Shard.check(c, under(at, "shard"))
 	r.Limits.check(c, under(at, "limits"))
+	r.Scheduling.check(c, under(at, "run"))
 	r.Dedupe.check(c, under(at, "dedupe"))
 	checkGrades(c, under(at, "grade"), r.Grades, r.Dedupe)
 	r.checkRollout(c, at)
@@ -83,6 +84,7 @@ func (r Run) checkTraining(c *checker, at string) {
 		{"sampling", string(r.Sampling.Canonical()) != "{}"},
 		{"input.dialect", r.Input.Dialect != ""},
 		{"shard", r.Shard != DefaultShard()},
+		{"run.priority", r.Scheduling.Priority != nil},
 		{"dedupe", r.Dedupe != Dedupe{}},
 		{"grade", len(r.Grades) > 0},
 		{"limits.tokens", r.Limits.Tokens != 0},

@@ -60,6 +60,7 @@ func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	}
 	if defaults, ok := tree["defaults"].(map[string]any); ok {
 		normalizeRequest(c, defaults["request"], "defaults.request")
+		normalizePriority(c, defaults["run"], "defaults.run")
 	}
 	x, ok := tree["cloud"]
 	if !ok {

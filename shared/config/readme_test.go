@@ -156,6 +156,9 @@ func typeName(v reflect.Value) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t == reflect.TypeFor[Priority]() {
+		return "string or number"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "string"

@@ -22,8 +22,10 @@ type Run struct {
 	Input   Input    `toml:"input" json:"input"`
 	Shard   Shard    `toml:"shard" json:"shard"`
 	Limits  Limits   `toml:"limits" json:"limits"`
-	Dedupe  Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
-	Grades  []Grade  `toml:"grade" json:"grade,omitempty"`
+	// Scheduling is the table [run].
+	Scheduling Scheduling `toml:"run" json:"run,omitzero"`
+	Dedupe     Dedupe     `toml:"dedupe" json:"dedupe,omitzero"`
+	Grades     []Grade    `toml:"grade" json:"grade,omitempty"`
 	// Rollout to Gate are nil unless Kind is KindRollout; nil means the defaults.
 	Rollout   *Rollout   `toml:"rollout" json:"rollout,omitempty"`
 	Missions  []Mission  `toml:"mission" json:"mission,omitempty"`
@@ -52,6 +54,7 @@ func (r Run) Snapshots() Snapshots {
 func (*Run) normalize(c *checker, tree map[string]any) {
 	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
 	normalizeRequest(c, tree["request"], "request")
+	normalizePriority(c, tree["run"], "run")
 }
 
 // Dedupe says whether equal requests of several lines are sent once. The first
