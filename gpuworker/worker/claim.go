@@ -211,8 +211,14 @@ func (w *Worker) writeClaim(ctx context.Context, of runInfo, d shard.Doc, rev do
 	return h, nil
 }
 
+// heldRun is a run of which shards are held.
+type heldRun struct {
+	shards int
+	last   *latch // of the newest one: the next shard's items follow it
+}
+
 // addHeld adds the shard to the held ones, which heartbeats list, and places it
-// behind the one claimed before. It returns false if the shard is already held.
+// behind the one of its run that was claimed before. It returns false if the shard is already held.
 func (w *Worker) addHeld(h *heldShard) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,7 +226,14 @@ func (w *Worker) addHeld(h *heldShard) bool {
 		return false
 	}
 	w.held[h.shardKey] = h
-	h.earlier, w.lastBegun = w.lastBegun.ch, h.begun
+	of, ok := w.heldRuns[h.run]
+	if !ok {
+		of.last = newLatch()
+		of.last.open()
+	}
+	h.earlier = of.last.ch
+	w.heldRuns[h.run] = heldRun{of.shards + 1, h.begun}
+	w.slots.share(len(w.heldRuns) > 1)
 	if w.state == health.Draining {
 		h.stop(stopDrain, func() time.Duration { return w.requestBudgetOf(h) })
 	}
@@ -232,6 +245,13 @@ func (w *Worker) removeHeld(h *heldShard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, h.shardKey)
+	if of := w.heldRuns[h.run]; of.shards > 1 {
+		of.shards--
+		w.heldRuns[h.run] = of
+	} else {
+		delete(w.heldRuns, h.run)
+	}
+	w.slots.share(len(w.heldRuns) > 1)
 	w.lastBusy = w.Clock.Now()
 	h.begun.open() // lets the next shard begin, even if this one never ran
 	if w.idle() {

@@ -26,9 +26,10 @@
 //  4. Load. The worker reads the shard's lines by a ranged get, and the rows of
 //     the last checkpoint. It retries faults that may pass for about 10 s, then
 //     releases the shard.
-//  5. Answer. Executor.Run answers the items that have no row. Shards begin
-//     their items in the order of their claims, so that the engine stays full
-//     from one shard to the next.
+//  5. Answer. Executor.Run answers the items that have no row. Shards
+//     of a run begin their items in the order of their claims, so that the
+//     engine stays full from one shard to the next. The runs of the held shards
+//     begin requests in turn, by their weights (see slots).
 //  6. Checkpoint. At every interval the rows so far go to a create-only object,
 //     then the shard's document names it.
 //  7. Result object. When every item has its row, all rows go to one

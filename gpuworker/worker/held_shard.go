@@ -27,7 +27,7 @@ type heldShard struct {
 	attempt uint64
 	control controlSeen     // before the claim
 	work    *Shard          // nil until loaded
-	earlier <-chan struct{} // closed when the shard claimed before has begun all items
+	earlier <-chan struct{} // closed when the run's shard claimed before has begun all items
 	begun   *latch          // opens when this one has, or will begin no more
 	// allowance is how many tokens the shard may spend in all its attempts; 0 without a
 	// token budget.

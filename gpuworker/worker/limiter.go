@@ -7,14 +7,15 @@ import (
 
 	"rollout/shared/core/health"
 	"rollout/shared/core/ratelimit"
+	"rollout/shared/core/share"
 )
 
-// limiter lets requests begin under the pool's limit, in the order in which they ask.
-// The worker's share of the limit comes from a document: see limitLoop. What answers say
+// limiter lets requests begin under the pool's limit, in the order in which they ask, or
+// by the weights of their runs if several have requests that wait. The worker's share of the limit comes from a document: see limitLoop. What answers say
 // of the server's limits goes there too. It is safe for concurrent use. A nil limiter lets
 // everything begin.
 //
-//	acquire ──▶ queue ──▶ begins   when the first in the queue may, by the share and at an even pace
+//	acquire ──▶ queue ──▶ begins   when the one whose turn it is may, by the share and at an even pace
 //	                        └──▶ its answer: what it took, and what the server says of its limits
 type limiter struct {
 	now    func() time.Time
@@ -22,8 +23,9 @@ type limiter struct {
 
 	mu       sync.Mutex
 	lease    *ratelimit.Lease
-	queue    []*limitWaiter
-	timer    *time.Timer // admits the first in the queue
+	queue    []*limitWaiter // in the order of their arrival
+	turns    share.Turns
+	timer    *time.Timer // admits the next one
 	largest  ratelimit.Amount
 	estimate tokenEstimate
 	since    time.Time // when requests began to wait; zero while none does
@@ -32,6 +34,7 @@ type limiter struct {
 
 // limitWaiter is a request that waits to begin.
 type limitWaiter struct {
+	claimant
 	cost   ratelimit.Amount
 	begins chan begun // gets a value when the request may begin
 }
@@ -106,14 +109,14 @@ func (p limitPermit) Cancel() {
 
 // acquire waits until a request of that cost may begin. It returns false if stopping was
 // closed or ctx ended first.
-func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost) (limitPermit, bool) {
+func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, of claimant, c Cost) (limitPermit, bool) {
 	if l == nil {
 		return limitPermit{}, true
 	}
-	if p, ok := l.tryAcquire(c); ok {
+	if p, ok := l.tryAcquire(of, c); ok {
 		return p, true
 	}
-	w := l.enqueue(c)
+	w := l.enqueue(of, c)
 	select {
 	case b := <-w.begins:
 		return limitPermit{l, c, w.cost, b}, true
@@ -130,10 +133,10 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost)
 }
 
 // enqueue adds a request of that cost to the queue.
-func (l *limiter) enqueue(c Cost) *limitWaiter {
+func (l *limiter) enqueue(of claimant, c Cost) *limitWaiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &limitWaiter{cost: l.costOf(c), begins: make(chan begun, 1)}
+	w := &limitWaiter{claimant: of, cost: l.costOf(c), begins: make(chan begun, 1)}
 	if len(l.queue) == 0 {
 		l.since = l.now()
 	}
@@ -145,7 +148,7 @@ func (l *limiter) enqueue(c Cost) *limitWaiter {
 }
 
 // tryAcquire returns a permit if the request may begin at once.
-func (l *limiter) tryAcquire(c Cost) (limitPermit, bool) {
+func (l *limiter) tryAcquire(of claimant, c Cost) (limitPermit, bool) {
 	if l == nil {
 		return limitPermit{}, true
 	}
@@ -155,19 +158,31 @@ func (l *limiter) tryAcquire(c Cost) (limitPermit, bool) {
 	if at, ok := l.lease.Next(cost, now); len(l.queue) > 0 || !ok || at.After(now) {
 		return limitPermit{}, false
 	}
+	l.turns.Begin(of.run, of.weight)
 	return limitPermit{l, c, cost, begun{l.lease.Begin(cost, now), now}}, true
 }
 
-// admit lets requests begin from the head of the queue, and sets the timer for the
-// next. The caller holds l.mu.
+// next returns the index of the request whose turn it is. The queue is not empty.
+func (l *limiter) next() int {
+	best, least := 0, l.turns.Start(l.queue[0].run, l.queue[0].weight)
+	for i, w := range l.queue[1:] {
+		if start := l.turns.Start(w.run, w.weight); start < least {
+			best, least = i+1, start
+		}
+	}
+	return best
+}
+
+// admit lets requests begin, each in its turn, and sets the timer for the next. The caller
+// holds l.mu.
 func (l *limiter) admit() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	now := l.now()
-	n := 0
-	for ; n < len(l.queue); n++ {
-		w := l.queue[n]
+	for len(l.queue) > 0 {
+		i := l.next()
+		w := l.queue[i]
 		w.cost = l.lease.Within(w.cost) // as the limit is now
 		at, ok := l.lease.Next(w.cost, now)
 		if !ok {
@@ -177,9 +192,10 @@ func (l *limiter) admit() {
 			l.admitAfter(at.Sub(now))
 			break
 		}
+		l.queue = append(l.queue[:i], l.queue[i+1:]...)
+		l.turns.Begin(w.run, w.weight)
 		w.begins <- begun{l.lease.Begin(w.cost, now), now}
 	}
-	l.queue = append(l.queue[:0], l.queue[n:]...)
 	if len(l.queue) == 0 {
 		l.since = time.Time{}
 	}

@@ -49,11 +49,11 @@ func (s *Shard) acquireAll(ctx context.Context, c Cost) (permit Permit, ok bool)
 		if permit, ok = s.AcquirePermit(ctx, c); !ok {
 			break
 		}
-		if s.slots.tryAcquire() {
+		if s.slots.tryAcquire(s.claimant()) {
 			return permit, true
 		}
 		permit.Cancel()
-		if !s.slots.acquire(ctx, s.stopping, false) {
+		if !s.slots.acquire(ctx, s.stopping, s.claimant(), false) {
 			break
 		}
 		if permit, ok = s.tryPermit(c); ok {
@@ -64,6 +64,14 @@ func (s *Shard) acquireAll(ctx context.Context, c Cost) (permit Permit, ok bool)
 	return Permit{}, false
 }
 
+// claimant returns the shard's run with its weight now.
+func (s *Shard) claimant() claimant {
+	if s.part.Deadline.IsZero() {
+		return claimant{s.part.Run, s.part.Weight}
+	}
+	return claimant{s.part.Run, s.part.WeightAt(s.now())}
+}
+
 // AcquirePermit waits until one more request of that cost may begin in a slot that the
 // caller has. It returns false when the shard is stopping or ctx ends.
 func (s *Shard) AcquirePermit(ctx context.Context, c Cost) (Permit, bool) {
@@ -71,7 +79,7 @@ func (s *Shard) AcquirePermit(ctx context.Context, c Cost) (Permit, bool) {
 	if !ok {
 		return Permit{}, false
 	}
-	limit, ok := s.limiter.acquire(ctx, s.stopping, c)
+	limit, ok := s.limiter.acquire(ctx, s.stopping, s.claimant(), c)
 	return s.permit(limit, c, reserved, ok)
 }
 
@@ -81,7 +89,7 @@ func (s *Shard) tryPermit(c Cost) (Permit, bool) {
 	if !ok {
 		return Permit{}, false
 	}
-	limit, ok := s.limiter.tryAcquire(c)
+	limit, ok := s.limiter.tryAcquire(s.claimant(), c)
 	return s.permit(limit, c, reserved, ok)
 }
 

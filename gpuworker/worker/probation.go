@@ -164,7 +164,7 @@ func (s *Shard) ProbationRequests(ctx context.Context) iter.Seq[shard.Probation]
 			return
 		}
 		defer unlock()
-		if !s.slots.acquire(ctx, s.stopping, true) {
+		if !s.slots.acquire(ctx, s.stopping, s.claimant(), true) {
 			return
 		}
 		defer s.slots.release(true)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/shared/core/shard"
+	"rollout/shared/core/share"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -28,12 +29,13 @@ type Shard struct {
 	HasAnswers bool
 
 	now       func() time.Time
+	part      share.Run // of the shard's run in its pool
 	slots     *slots
 	limiter   *limiter
 	allowance *allowance // nil in a run without a token budget
 	onFailed  func()     // is called after an item failed; nil if that changes nothing
 	inFlight  inFlight
-	earlier   <-chan struct{} // closed when the shard claimed before has begun all items
+	earlier   <-chan struct{} // closed when the run's shard claimed before has begun all items
 	begun     *latch          // opens when this one has
 	stopping  chan struct{}   // closed when nothing more may begin
 	onBegin   func()
@@ -81,7 +83,7 @@ type Control struct {
 // newShard returns a shard whose only rows are those of copied items.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
 	items := len(in.Lines)
-	s := &Shard{Manifest: m, Index: n, Lines: in.Lines, stats: &stats{}, pages: &buffers{},
+	s := &Shard{Manifest: m, Index: n, Lines: in.Lines, part: m.Part(), stats: &stats{}, pages: &buffers{},
 		rows: make([][]byte, items), class: make([]fault.Class, items), toBegin: items, open: items, openSaved: items}
 	s.putCopies()
 	return s
@@ -89,8 +91,9 @@ func newShard(m record.Manifest, n int, in input.Shard) *Shard {
 
 // PendingItems yields the items that have no row and are not suspects, in the
 // given order, which must hold each item once; nil is the order of the input. It
-// first waits until the shard claimed before has begun its items, so that the
-// engine is filled in order across shards. It ends early when the shard is
+// first waits until the run's shard claimed before has begun its items, so that the
+// engine is filled in order across the shards of a run; those of several runs begin items
+// by their weights. It ends early when the shard is
 // stopping or ctx ends.
 func (s *Shard) PendingItems(ctx context.Context, order []int) iter.Seq[int] {
 	return func(yield func(int) bool) {

@@ -95,12 +95,12 @@ type Worker struct {
 	probationEngine string    // the engine whose lock this worker has or wants; "" if none
 	state           health.State
 	held            map[shardKey]*heldShard
-	lastBegun       *latch        // of the newest held shard: the next shard's items follow it
-	claiming        int           // messages being claimed
-	unready         bool          // the executor failed, or was not asked yet: ask it before pulling
-	failures        int           // of the executor, since a shard was committed
-	drainBy         time.Time     // when the drain's budget is used up; zero before a drain
-	drainBudget     time.Duration // of the drain
+	heldRuns        map[identity.RunID]heldRun // those of the held shards
+	claiming        int                        // messages being claimed
+	unready         bool                       // the executor failed, or was not asked yet: ask it before pulling
+	failures        int                        // of the executor, since a shard was committed
+	drainBy         time.Time                  // when the drain's budget is used up; zero before a drain
+	drainBudget     time.Duration              // of the drain
 	runs            map[identity.RunID]runInfo
 	controls        map[identity.RunID]controlSeen
 	lastBusy        time.Time // when the worker last held or received something
@@ -120,18 +120,16 @@ const defaultShardItems = 256
 // New returns a worker. Its lease counts from now.
 func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	now := p.Clock.Now()
-	first := newLatch()
-	first.open()
 	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
 	return &Worker{
 		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
-		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
+		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight, p.Clock.Now),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
 		limiter: newLimiter(cfg, p.Clock.Now),
 		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
-		started: now, state: health.Init, held: map[shardKey]*heldShard{}, lastBegun: first, unready: true,
+		started: now, state: health.Init, held: map[shardKey]*heldShard{}, heldRuns: map[identity.RunID]heldRun{}, unready: true,
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
 		lastBusy: now, perShard: defaultShardItems,
 	}

@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/share"
 	"rollout/shared/dialect"
 )
 
@@ -57,6 +58,15 @@ func (m Manifest) DialectModel() dialect.Model {
 		out.Original = &first
 	}
 	return out
+}
+
+// Part returns how the run takes part in the division of its pools.
+func (m Manifest) Part() share.Run {
+	r := share.Run{Run: m.Run, Weight: m.Config.Scheduling.Weight(), Created: m.CreatedAt.UTC()}
+	if d := m.Config.Limits.Deadline; d > 0 {
+		r.Deadline = r.Created.Add(d.Std())
+	}
+	return r
 }
 
 // Input is one input object of a run, pinned to a version.
