@@ -222,6 +222,7 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run,
 		slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
+	before := l.state
 	lost, more := lostShards(l.state, next, evs), goOn(l, next)
 	stopping := next.Phase != l.state.Phase && (next.Phase == run.Pausing || next.Phase == run.Ending)
 	if err := c.save(ctx, l, next); err != nil {
@@ -233,6 +234,11 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	}
 	for _, e := range lost {
 		c.Observe(ctx, e)
+	}
+	if entryChanged(before, next) {
+		if _, err := c.enter(ctx, l, l.manifest.NeededPools(next)); err != nil {
+			return nil, true, err
+		}
 	}
 	follow, err = c.perform(ctx, l)
 	if err != nil {

@@ -119,6 +119,8 @@ func (d fixture) received(q string) (out []events.Payload) {
 var (
 	look = events.Wakeup{Run: string(id)}
 	work = host.WorkQueue("default")
+
+	urgent = host.UrgentQueue("default")
 )
 
 func done(n, ok int) events.ShardDone {
@@ -172,7 +174,7 @@ type chainQueues struct {
 
 func (q chainQueues) Send(ctx context.Context, to string, bodies [][]byte, delay time.Duration) error {
 	for _, b := range bodies {
-		if _, p, _ := events.Decode(b); to == work {
+		if _, p, _ := events.Decode(b); to == work || to == urgent {
 			q.sent[p.(events.Work).Run], _ = ctx.Value(chain{}).(string)
 		}
 	}

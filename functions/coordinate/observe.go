@@ -73,21 +73,23 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 }
 
 // observeWorkers counts how many shards the pools that the run needs now can hold,
-// and how many workers of all its pools hold shards of the run and have not acted
-// on the newest control.
+// how they are divided, and how many workers of all its pools hold shards of the run and
+// have not acted on the newest control.
 func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed) error {
-	perShard := 1
-	if l.state.Shards > 0 {
-		perShard = max(1, int(l.state.Items)/l.state.Shards)
-	}
 	now, pools, needed := c.Clock.Now(), l.manifest.Pools(), l.manifest.NeededPools(l.state.WithRoles(w.Roles))
-	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
+	sharing, err := c.observeShares(ctx, l, needed)
+	if err != nil {
+		return err
+	}
+	sharing.Items = max(1, int(max(l.state.Items, w.Items))/max(1, l.state.Shards, w.Shards))
+	err = host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		if !slices.Contains(pools, b.Pool) || c.opts.Timings.Dead(b, now) {
 			return nil
 		}
 		if slices.Contains(needed, b.Pool) {
-			w.Pool += 1 + 2*b.MaxInFlight/perShard
+			w.Pool += 1 + 2*b.MaxInFlight/sharing.Items
 			w.Workers++
+			addHolder(&sharing, l.state.Run, b)
 		}
 		for _, h := range b.Holds {
 			if h.Run == l.state.Run && b.Control[h.Run] < w.Sequence {
@@ -97,6 +99,10 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		}
 		return nil
 	})
+	if began := l.state.StartedAt; began.IsZero() || now.Sub(began) < rateKnown {
+		sharing.Rate = 0
+	}
+	w.Sharing = sharing
 	return c.tolerate(ctx, err)
 }
 

@@ -24,11 +24,10 @@ type workSender struct {
 }
 
 // add sends one message for each shard of the effect to the work queue of its role's
-// pool, at once or with the next flush. Shards that were sent before go to the urgent
-// queue, because the commit frontier waits for them.
+// pool, at once or with the next flush.
 func (s *workSender) add(ctx context.Context, e run.Effect) error {
 	queueOf := host.WorkQueue
-	if e.Generation > 0 {
+	if e.Urgent || e.Generation > 0 { // versions without Urgent have saved effects
 		queueOf = host.UrgentQueue
 	}
 	for n := e.Range.Lo; n < e.Range.Hi; n++ {

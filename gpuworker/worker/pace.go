@@ -51,6 +51,13 @@ func (p *pace) claimed(d time.Duration) {
 // does not run dry while a disk syncs.
 const horizon = 0.15
 
+// perSecond returns how many items the engine begins in a second.
+func (p *pace) perSecond() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rate
+}
+
 // ahead returns how many items the engine begins in the time of two claims (they
 // come in bursts), or within the horizon if that is longer.
 func (p *pace) ahead() int {

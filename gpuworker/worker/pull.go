@@ -53,8 +53,8 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 		if err := w.awaitReady(poll); err != nil {
 			return err
 		}
-		n := w.wanted()
-		if n == 0 {
+		want := w.wanted()
+		if want == (demand{}) {
 			select {
 			case <-poll.Done():
 			case <-wakeup:
@@ -63,7 +63,7 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 		}
 		// The visibility timeout covers a claim, not the answers: a message is
 		// acknowledged as soon as its claim holds.
-		q, pollFor := picker.next(w.Clock.Now())
+		q, n, pollFor := picker.next(w.Clock.Now(), want)
 		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), pollFor)
 		picker.found(len(ms))
 		if err != nil && poll.Err() == nil {
@@ -105,14 +105,15 @@ func (w *Worker) startClaims(n int) bool {
 // w.mu.
 func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 
-// wanted returns how many messages to ask for: enough that as many items wait to
-// begin as the engine takes at once, plus those that it begins while messages
+// wanted returns how many messages to ask for: for the sake of the engine, enough that as
+// many items wait to begin as it takes at once, plus those that it begins while messages
 // are claimed. It asks again only when half of the latter are used up, so that
 // the messages of a fast engine come several at once. Under a limit it asks for no more
 // than may begin soon, so that other workers have the rest.
-func (w *Worker) wanted() int {
+func (w *Worker) wanted() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	d := demand{runs: w.shortRuns()}
 	ready := w.claiming * w.perShard
 	for _, h := range w.held {
 		if h.work != nil { // else it counts among those being claimed
@@ -122,9 +123,10 @@ func (w *Worker) wanted() int {
 	ahead := min(w.pace.ahead(), maxAhead*w.perShard)
 	want := w.limiter.soon(w.slots.size()) + ahead
 	if ready >= want || ready > want-ahead/2 {
-		return 0
+		return d
 	}
-	return min(maxPull, (want-ready+w.perShard-1)/w.perShard)
+	d.items = min(maxPull, (want-ready+w.perShard-1)/w.perShard)
+	return d
 }
 
 // awaitReady waits until the executor is ready. It returns at once if the
@@ -183,6 +185,7 @@ func (w *Worker) handle(ctx context.Context, q string, m queue.Message) {
 	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
 	w.claiming--
+	w.pool.at = time.Time{}
 	w.lastBusy = w.Clock.Now()
 	if w.idle() {
 		w.flush()

@@ -6,13 +6,28 @@ import (
 	"rollout/shared/host"
 )
 
-// queuePicker chooses the queue of the next receive request.
+// demand is how many messages the worker wants.
+type demand struct {
+	items int // to keep the engine full
+	runs  int // to hold shards of all runs that share the pool: see shortRuns
+}
+
+// queuePicker chooses the next receive request.
 type queuePicker interface {
-	// next returns the queue and how long to wait there for messages.
-	next(now time.Time) (queue string, wait time.Duration)
+	// next returns the queue, how many messages to ask for, and how long to wait
+	// there for them. The demand is more than 0.
+	next(now time.Time, d demand) (queue string, n int, wait time.Duration)
 	// found says how many messages the request returned.
 	found(n int)
 }
+
+// urgent returns how many messages to ask the urgent queue for: it has those of the runs
+// that share the pool.
+func (d demand) urgent() int { return max(d.items, d.runs) }
+
+// work returns how many messages to ask the work queue for. For the sake of runs it is one:
+// the queue may have many of a run that had the pool alone.
+func (d demand) work() int { return max(d.items, min(1, d.runs)) }
 
 // queuePickers returns the pickers that the worker polls concurrently: a single
 // one that alternates between the pool's queues where requests cost nothing, or
@@ -22,23 +37,27 @@ func (c Config) queuePickers() []queuePicker {
 		return []queuePicker{&alternatingPicker{pool: c.Pool}}
 	}
 	return []queuePicker{
-		singleQueue{host.UrgentQueue(c.Pool), c.LongPoll},
-		singleQueue{host.WorkQueue(c.Pool), c.LongPoll},
+		singleQueue{host.UrgentQueue(c.Pool), demand.urgent, c.LongPoll},
+		singleQueue{host.WorkQueue(c.Pool), demand.work, c.LongPoll},
 	}
 }
 
 // singleQueue always chooses the same queue.
 type singleQueue struct {
 	queue string
+	count func(demand) int
 	wait  time.Duration
 }
 
-func (p singleQueue) next(time.Time) (string, time.Duration) { return p.queue, p.wait }
+func (p singleQueue) next(_ time.Time, d demand) (string, int, time.Duration) {
+	return p.queue, p.count(d), p.wait
+}
 
 func (p singleQueue) found(int) {}
 
 // alternatingPicker chooses the urgent queue first, again while it has messages,
-// and at least every urgentEvery; otherwise the work queue.
+// and at least every urgentEvery; otherwise the work queue. For the sake of runs it chooses
+// both in turn: the shards of a short run may be in either.
 type alternatingPicker struct {
 	pool        string
 	urgent      bool      // the last choice was the urgent queue
@@ -46,16 +65,27 @@ type alternatingPicker struct {
 	checkUrgent bool      // it may have more messages, or the work queue was empty
 }
 
-// urgentEvery bounds how long a busy worker does not look at the urgent queue.
-const urgentEvery = 500 * time.Millisecond
+// urgentEvery bounds how long a busy worker does not look at the urgent queue, and
+// urgentEveryShort how long one that is short of a run does not.
+const (
+	urgentEvery      = 500 * time.Millisecond
+	urgentEveryShort = 200 * time.Millisecond
+)
 
-func (p *alternatingPicker) next(now time.Time) (queue string, wait time.Duration) {
-	p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
+func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, wait time.Duration) {
+	if d.items == 0 {
+		p.urgent = !p.urgent
+	} else {
+		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
+	}
 	if p.urgent {
 		p.urgentAt = now
-		return host.UrgentQueue(p.pool), 0
+		return host.UrgentQueue(p.pool), d.urgent(), 0
 	}
-	return host.WorkQueue(p.pool), longPoll
+	if d.runs > 0 {
+		return host.WorkQueue(p.pool), d.work(), urgentEveryShort
+	}
+	return host.WorkQueue(p.pool), d.work(), longPoll
 }
 
 func (p *alternatingPicker) found(n int) { p.checkUrgent = p.urgent == (n > 0) }

@@ -96,11 +96,12 @@ type Worker struct {
 	state           health.State
 	held            map[shardKey]*heldShard
 	heldRuns        map[identity.RunID]heldRun // those of the held shards
-	claiming        int                        // messages being claimed
-	unready         bool                       // the executor failed, or was not asked yet: ask it before pulling
-	failures        int                        // of the executor, since a shard was committed
-	drainBy         time.Time                  // when the drain's budget is used up; zero before a drain
-	drainBudget     time.Duration              // of the drain
+	pool            poolRuns
+	claiming        int           // messages being claimed
+	unready         bool          // the executor failed, or was not asked yet: ask it before pulling
+	failures        int           // of the executor, since a shard was committed
+	drainBy         time.Time     // when the drain's budget is used up; zero before a drain
+	drainBudget     time.Duration // of the drain
 	runs            map[identity.RunID]runInfo
 	controls        map[identity.RunID]controlSeen
 	lastBusy        time.Time // when the worker last held or received something
@@ -159,6 +160,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	heartbeatCtx, stopHeartbeats := context.WithCancel(ctx)
 	defer stopHeartbeats()
 	heartbeats.Go(func() { w.heartbeatLoop(heartbeatCtx, cancel) })
+	heartbeats.Go(func() { w.sharesLoop(heartbeatCtx) })
 	if w.limiter != nil {
 		heartbeats.Go(func() { w.limitLoop(heartbeatCtx) })
 	}

@@ -47,6 +47,7 @@ func PlanLeaseKey(r identity.RunID) string   { return "plan/" + string(r) + "/tu
 func HeartbeatKey(worker string) string      { return HeartbeatPrefix + worker }
 func WorkerKey(worker string) string         { return "worker/" + worker }
 func FleetKey(pool string) string            { return "fleet/" + pool }
+func ShareKey(pool string) string            { return "share/" + pool }
 func LimitKey(pool string) string            { return LimitPrefix + pool }
 
 // UnpackedKey returns the key of the unpacked copy of an input.

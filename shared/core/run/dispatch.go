@@ -15,7 +15,7 @@ import (
 // dispatch sends lost shards again, and then new shards up to the window.
 func (d *decider) dispatch() {
 	d.Warning = ""
-	if !d.Phase.dispatches() {
+	if !d.Phase.Dispatches() {
 		return
 	}
 	d.resendLost()
@@ -45,10 +45,16 @@ func (d *decider) sendNext() {
 		d.Warning = fmt.Sprintf("%d finished shards wait for shard %d: at most %d are in flight, not %d",
 			buffered, d.State.Done.Frontier(), window, full)
 	}
+	window = d.share(window)
 	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
 		window = min(window, limit)
 	}
 	d.sendNew(interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())})
+}
+
+// share bounds a window to the run's share of its pools.
+func (d *decider) share(window int) int {
+	return d.world.Sharing.Window(window, d.world.Pool, d.InFlight)
 }
 
 // sendNew sends the shards of r, which begins with NextShard, as far as the token
@@ -112,13 +118,17 @@ type sending struct {
 }
 
 // send adds the effects that send the shards of the ranges, and marks them in flight.
+// Shards that were sent before are urgent, because the commit frontier waits for them.
+// So are all of a run that shares its pool: they must not wait behind what another run
+// sent while it had the pool alone.
 func (d *decider) send(s sending, ranges ...interval.Range) {
 	d.InFlight.MarkSent(s.generation, d.now, ranges...)
 	for _, r := range ranges {
 		if s.tokens > 0 {
 			d.Allowances.set(Allowance{Range: r, Tokens: s.tokens})
 		}
-		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens})
+		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens,
+			Urgent: s.generation > 0 || d.world.Sharing.Shared})
 	}
 	if len(ranges) > 0 && d.StartedAt.IsZero() {
 		d.StartedAt = d.now

@@ -16,6 +16,7 @@ type effectGroup struct {
 	Act        EffectKind    `json:"act"`
 	Ranges     *interval.Set `json:"ranges,omitempty"`
 	Generation int           `json:"generation,omitempty"`
+	Urgent     bool          `json:"urgent,omitempty"`
 	Allowance  int64         `json:"allowance,omitempty"`
 	Why        string        `json:"why,omitempty"`
 	Refused    string        `json:"refused,omitempty"`
@@ -25,7 +26,7 @@ type effectGroup struct {
 func (es Effects) MarshalJSON() ([]byte, error) {
 	groups := []effectGroup{}
 	for _, e := range es {
-		g := effectGroup{Act: e.Kind, Generation: e.Generation, Allowance: e.Allowance, Why: e.Why,
+		g := effectGroup{Act: e.Kind, Generation: e.Generation, Urgent: e.Urgent, Allowance: e.Allowance, Why: e.Why,
 			Refused: e.Refused}
 		if e.Range != nil {
 			s := interval.Of(*e.Range)
@@ -42,7 +43,8 @@ func (es Effects) MarshalJSON() ([]byte, error) {
 
 // takes reports whether e can join g as a further range.
 func (g effectGroup) takes(e Effect) bool {
-	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Allowance != e.Allowance || g.Why != e.Why {
+	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Urgent != e.Urgent ||
+		g.Allowance != e.Allowance || g.Why != e.Why {
 		return false
 	}
 	rs := g.Ranges.Ranges()
@@ -63,7 +65,8 @@ func (es *Effects) UnmarshalJSON(b []byte) error {
 			continue
 		}
 		for _, r := range g.Ranges.Ranges() {
-			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why})
+			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Urgent: g.Urgent,
+				Allowance: g.Allowance, Why: g.Why})
 		}
 	}
 	*es = out

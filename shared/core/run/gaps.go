@@ -63,7 +63,7 @@ func (d *decider) releaseChains() {
 // scan sends the shards that the run's constraints admit.
 func (d *decider) scan() {
 	active := d.InFlight.Len()
-	n, tokens := d.grant(max(0, schedule.Window(d.world.Pool, 0, 0)-active))
+	n, tokens := d.grant(max(0, d.share(schedule.Window(d.world.Pool, 0, 0))-active))
 	scan := d.scanOf(d.world, d.rules)
 	scan.Window = active + n
 	p := scan.Pick(&d.Gaps, d.InFlight, d.NextShard)

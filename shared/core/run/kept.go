@@ -33,7 +33,7 @@ func (d *decider) sendTouched() {
 		if len(kept) > 0 {
 			hi = min(hi, kept[0].Lo)
 		}
-		window := schedule.Window(d.world.Pool, 0, len(done.Ranges()))
+		window := d.share(schedule.Window(d.world.Pool, 0, len(done.Ranges())))
 		d.sendNew(interval.Range{Lo: n, Hi: min(hi, n+window-d.InFlight.Len())})
 		if d.NextShard == n {
 			return

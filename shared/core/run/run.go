@@ -46,8 +46,8 @@ func (p Phase) Ended() bool {
 // did not prune.
 func (p Phase) Succeeded() bool { return p == Completed }
 
-// dispatches reports whether a run in the phase sends shards.
-func (p Phase) dispatches() bool { return p == Planning || p == Running }
+// Dispatches reports whether a run in the phase sends shards.
+func (p Phase) Dispatches() bool { return p == Planning || p == Running }
 
 // Reason is why a run ends. Example: "stopped".
 type Reason string
@@ -186,13 +186,19 @@ func (s State) WasSent(n int) bool { return n < s.NextShard && !s.Skipped.Has(n)
 // pruned.
 func (s State) Sent() int { return s.NextShard - s.Skipped.Len() }
 
+// AllSent reports whether every shard of the run was sent, and none waits to be sent
+// again for a larger allowance.
+func (s State) AllSent() bool {
+	return s.Complete && s.NextShard >= s.Shards && s.Skipped.IsZero() && len(s.Allowances.Waiting()) == 0
+}
+
 // EffectKind is what an effect does. Example: "send".
 type EffectKind string
 
 // The effects. Each is a hint or idempotent: performing it twice, or late, changes
 // no result.
 const (
-	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation and Allowance
+	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation and Allowance, to the urgent queue if Urgent
 	SetPause EffectKind = "pause"    // set the desired state in control/<run> to a pause, for the reason Why
 	SetEnd   EffectKind = "end"      // set the desired state in control/<run> to the end, for the reason Why
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
@@ -211,6 +217,7 @@ type Effect struct {
 	Kind       EffectKind
 	Range      *interval.Range // of Send and Seal: shards; of RecordPruned: variants; nil otherwise
 	Generation int             // of Send
+	Urgent     bool            // of Send: to the queue that workers ask first
 	Allowance  int64           // of Send: the tokens of each shard; 0 in a run without a token budget
 	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
 	Refused    string          // of SetPause: what all requests met, if that is why
@@ -289,6 +296,9 @@ type Observed struct {
 	Pool           int // how many shards the workers of the pools with open shards can hold at once
 	Workers        int // living workers of those pools
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
+
+	// Of share/<pool> and the heartbeats.
+	Sharing schedule.Sharing
 
 	// Of the shard tables: the attributes that ScanPages names, and the outline of the
 	// pages that were read.
