@@ -99,9 +99,8 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		}
 		return nil
 	})
-	if began := l.state.StartedAt; began.IsZero() || now.Sub(began) < rateKnown {
-		sharing.Rate = 0
-	}
+	began := l.state.StartedAt
+	sharing.Young = began.IsZero() || now.Sub(began) < rateKnown
 	w.Sharing = sharing
 	return c.tolerate(ctx, err)
 }

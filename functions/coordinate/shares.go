@@ -36,8 +36,9 @@ func (c *Coordinator) observeShares(ctx context.Context, l *loaded, needed []str
 }
 
 // enter has the documents of the run's pools say how it takes part: it is listed in those
-// that it needs while it sends shards, and in no other one. It returns the documents of the
-// pools that it needs.
+// that it needs while it is running, and in no other one. Before its first step is saved it
+// is not entered, so that a small run, which sends all in that step, is entered once. enter
+// returns the documents of the pools that the run needs.
 func (c *Coordinator) enter(ctx context.Context, l *loaded, needed []string) (docs []share.Doc, err error) {
 	if l.kind.Trains { // a worker that waits for one training must not claim another
 		return nil, nil
@@ -46,11 +47,14 @@ func (c *Coordinator) enter(ctx context.Context, l *loaded, needed []string) (do
 	part.Sent = l.state.AllSent()
 	for _, pool := range l.manifest.Pools() {
 		needs := slices.Contains(needed, pool)
-		listed := needs && l.state.Phase.Dispatches()
+		listed := needs && l.state.Phase == run.Running
 		d, err := host.Update(ctx, c.Docs, record.ShareKey(pool), func(d share.Doc, _ bool) (share.Doc, bool, error) {
 			next, changed := d.Without(part.Run)
 			if listed {
 				next, changed = d.With(part)
+			}
+			if l.rev == "" {
+				return d, false, nil
 			}
 			return next, changed, nil
 		})

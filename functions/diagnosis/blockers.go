@@ -32,6 +32,7 @@ const (
 	Limited         = "limited"  // the pool's limit is used up
 	FrontierBlocked = "frontier" // one shard keeps all others back
 	AwaitsBudget    = "budget"   // shards wait for tokens of the run's budget
+	SharesPool      = "shared"   // other runs get their part of the pool
 	IsEnding        = "ending"
 )
 
@@ -94,7 +95,7 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 	default:
 		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
 	}
-	return out
+	return append(out, sharesPool(s)...)
 }
 
 // phaseBlocker returns the blocker of a run that is paused or ending.

@@ -160,7 +160,11 @@ func clocksDiverged(mono, wall, failure time.Duration) bool {
 
 // run checks one open run.
 func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]health.Heartbeat, now time.Time) error {
-	if why := due(s, now); why != "" {
+	why := due(s, now)
+	if why == "" && r.workersJoined(s, beats, now) {
+		why = "workers joined"
+	}
+	if why != "" {
 		if err := r.wake(ctx, s.Run, why); err != nil {
 			return err
 		}
@@ -169,6 +173,30 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 		return nil
 	}
 	return r.chunks(ctx, s, beats, now)
+}
+
+// Few shards are in flight of a run that shares its pool, so that a worker which joins finds
+// nothing in the queue until one of them is done. joinedWithin is how long a worker counts
+// as new, and fewInFlight how many shards in flight are enough for any.
+const (
+	joinedWithin = 2 * time.Minute
+	fewInFlight  = 256
+)
+
+// workersJoined reports whether workers have started since the run's last step, and may
+// find nothing to do.
+func (r *Reclaimer) workersJoined(s run.State, beats map[string]health.Heartbeat, now time.Time) bool {
+	if s.Phase != run.Running || s.AllSent() || s.InFlight.Len() >= fewInFlight ||
+		now.Sub(r.checkedAt[s.Run]) < checkEvery {
+		return false
+	}
+	for _, b := range beats {
+		if b.State == health.Ready && !r.timings.Dead(b, now) && b.Started.After(s.SavedAt) &&
+			now.Sub(b.Started) < joinedWithin {
+			return true
+		}
+	}
+	return false
 }
 
 // due returns why coordinate must be woken for a run now; "" if it need not be.

@@ -367,6 +367,43 @@ func TestCoordinateIsWokenForOverdueRuns(t *testing.T) {
 	}
 }
 
+// Few shards are in flight of a run that shares its pool. A worker that joins would find
+// none in the queue, so that coordinate looks again.
+func TestCoordinateIsWokenWhenWorkersJoin(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		edit  func(*run.State)
+		state health.State
+		start time.Duration // of the worker, from now
+		want  int
+	}{
+		"a worker joins":                       {func(*run.State) {}, health.Ready, -time.Second, 1},
+		"it joined before the run's last step": {func(*run.State) {}, health.Ready, -time.Minute, 0},
+		"it joined long ago":                   {func(s *run.State) { s.SavedAt = time.Now().Add(-time.Hour) }, health.Ready, -5 * time.Minute, 0},
+		"it is not ready":                      {func(*run.State) {}, health.Init, -time.Second, 0},
+		"every shard is sent":                  {func(s *run.State) { s.Shards = 1 }, health.Ready, -time.Second, 0},
+		"the run pauses":                       {func(s *run.State) { s.Phase = run.Paused }, health.Ready, -time.Second, 0},
+	} {
+		d := newFixture(t)
+		d.running(id, time.Now(), func(s *run.State) {
+			s.Shards, s.SavedAt = 9, time.Now().Add(-10*time.Second)
+			c.edit(s)
+		})
+		at := time.Now()
+		d.save(record.HeartbeatKey("w1"), health.Heartbeat{Schema: 1, Worker: "w1", State: c.state, At: at,
+			DueAt: d.timings.Due(at), Started: at.Add(c.start)})
+		for scan := range 2 { // the second one comes too early to ask again
+			want := c.want
+			if scan > 0 {
+				want = 0
+			}
+			if got := d.scan(); len(got) != want {
+				t.Errorf("%s: scan %d reports %v, want %d", name, scan, got, want)
+			}
+		}
+	}
+}
+
 // Each request for the plan is followed by a longer wait than the last, because
 // planning may take long.
 func TestPlanOfRunWithoutStateIsRequestedAgain(t *testing.T) {

@@ -120,7 +120,11 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 		}
 		out[i] = p
 	}
-	return out, nil
+	shares, err := r.shares(ctx, out)
+	for i := range out {
+		out[i].Shares = shares
+	}
+	return out, err
 }
 
 // fleet reads what the cloud reports about the machines of a pool that the run

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/core/share"
 	"rollout/shared/fault"
 	"rollout/shared/kind"
 	"rollout/shared/record"
@@ -46,6 +47,9 @@ type Status struct {
 	// Roles is the progress by role, the answer first. Items, Done and FailedByClass
 	// are those of the answer; Shards and Tokens those of all roles.
 	Roles []Role `json:"roles,omitempty"`
+	// Shares are the run's parts of the pools that it needs, while it sends work to them;
+	// never null.
+	Shares []Share `json:"shares"`
 	// Rate is the goodput: items that get a row, per second. While the run is
 	// running, it is the rate of the last half minute that the workers holding
 	// its shards report; if none reports one, the average since the start, pauses
@@ -156,6 +160,8 @@ type Progress struct {
 	Snapshot *shard.Snapshot
 	// Rollout is the progress of a rollout; nil before its first batch, and for other kinds.
 	Rollout *record.Rollout
+	// Shares are the runs that share the pools that the run needs, by pool.
+	Shares map[string]share.Doc
 }
 
 // Of returns what the run is doing at the time now, without Blockers.
@@ -177,6 +183,7 @@ func Of(p Progress, now time.Time) Status {
 			Done: st.Done.Set.Len()},
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
 			Wasted: st.Counts.WastedTokens, WastedEstimated: st.Counts.WastedEstimated},
+		Shares:    sharesOf(p, now),
 		Blockers:  []Blocker{},
 		Parent:    m.Parent,
 		CreatedAt: m.CreatedAt.UTC(),

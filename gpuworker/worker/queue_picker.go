@@ -63,6 +63,7 @@ type alternatingPicker struct {
 	urgent      bool      // the last choice was the urgent queue
 	urgentAt    time.Time // when it was chosen last
 	checkUrgent bool      // it may have more messages, or the work queue was empty
+	foundUrgent bool      // it had messages when it was chosen last
 }
 
 // urgentEvery bounds how long a busy worker does not look at the urgent queue, and
@@ -82,10 +83,18 @@ func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, 
 		p.urgentAt = now
 		return host.UrgentQueue(p.pool), d.urgent(), 0
 	}
-	if d.runs > 0 {
-		return host.WorkQueue(p.pool), d.work(), urgentEveryShort
+	switch {
+	case d.runs == 0:
+		wait = longPoll
+	case !p.foundUrgent:
+		wait = urgentEveryShort
 	}
-	return host.WorkQueue(p.pool), d.work(), longPoll
+	return host.WorkQueue(p.pool), d.work(), wait
 }
 
-func (p *alternatingPicker) found(n int) { p.checkUrgent = p.urgent == (n > 0) }
+func (p *alternatingPicker) found(n int) {
+	p.checkUrgent = p.urgent == (n > 0)
+	if p.urgent {
+		p.foundUrgent = n > 0
+	}
+}

@@ -31,15 +31,17 @@ type poolRuns struct {
 const shortRunsAge = 20 * time.Millisecond
 
 // shortAfter is for how long the items of a run that have not begun must last, or the run
-// is short: about as long as it takes until a shard that coordinate sends is claimed here.
-const shortAfter = time.Second
+// is short: longer than it takes until coordinate hears of a shard that is done, and the one
+// that it sends instead is claimed here.
+const shortAfter = 2 * time.Second
 
 // maxHold bounds the shards with items to begin that a worker holds for the sake of runs.
 const maxHold = 64
 
 // holdLimit returns how many shards with items to begin a worker holds at most for the
-// sake of that many runs.
-func holdLimit(runs int) int { return min(2+2*runs, maxHold) }
+// sake of that many runs. A lower limit would be used up by the shards of slow runs, which
+// are held for longest, and leave no room for those of fast ones.
+func holdLimit(runs int) int { return min(8+8*runs, maxHold) }
 
 // shortRuns returns for how many runs of the pool the worker should claim a shard: those
 // with shards to send of which it holds too few items, less the claims under way. It is 0

@@ -28,6 +28,9 @@ type fakeEngine struct {
 // Answer implements engine.Engine.
 func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	m.world.limit.record(m.name)
+	if ofNeighbour(r) {
+		return m.ask(ctx, r, progress)
+	}
 	m.world.spending.begin(m.process, r)
 	a, err := m.ask(ctx, r, progress)
 	if err == nil {

@@ -14,6 +14,7 @@ var (
 	seedFlag  = flag.Int64("seed", -1, "replay this seed and print its trace")
 	seedsFlag = flag.Int("seeds", 2000, "how many seeds to simulate")
 	httpFlag  = flag.Bool("http", false, "give every world inference servers behind the real client")
+	shareFlag = flag.Bool("shared", false, "have five runs share the pool wherever they may")
 	rollFlag  = flag.Bool("rollouts", false, "make every run a rollout")
 	fromFlag  = flag.Int("from", 0, "the first seed of -seeds")
 )
@@ -46,10 +47,10 @@ func TestSimulation(t *testing.T) {
 func simulate(t *testing.T, seed uint64, showTrace bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		w := newWorld(t, seed, *httpFlag, *rollFlag)
+		w := newWorld(t, seed, *httpFlag, *rollFlag, *shareFlag)
 		defer func() {
 			if showTrace || t.Failed() {
-				t.Logf("seed %d (replay with -seed %d -http=%v -rollouts=%v)\n%s", seed, seed, *httpFlag, *rollFlag,
+				t.Logf("seed %d (replay with -seed %d -http=%v -rollouts=%v -shared=%v)\n%s", seed, seed, *httpFlag, *rollFlag, *shareFlag,
 					w.trace.String())
 			}
 		}()
@@ -76,6 +77,11 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			all.Go(func() { s.sendSpuriousHints(ctx, id) })
 		}
 		disturb()
+		lived := make(chan struct{})
+		go func() {
+			defer close(lived)
+			w.liveAll(ctx)
+		}()
 		st := s.awaitEnd(ctx)
 		for range s.retries() {
 			if !st.Phase.Ended() {
@@ -88,10 +94,12 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			disturb()
 			st = s.awaitEnd(ctx)
 		}
+		<-lived
 		end()
 		all.Wait() // ending processes release what they hold
 		if st.Phase.Ended() {
 			s.check(t.Context(), st)
+			w.checkNeighbours(t.Context())
 			w.checkLimit()
 			w.http.checkBounds()
 		}

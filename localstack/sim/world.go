@@ -6,8 +6,8 @@
 // may lose its reply, and may be the last one of its process. Messages are lost,
 // repeated and reordered. Clocks differ. Some worlds have inference servers in memory
 // behind the real client, which fail some prompts, all requests for a time, or all
-// requests until a user mends a setting. Some runs are rollouts that reflect. The
-// invariants are checked during the simulation and at its end. A seed replays its faults;
+// requests until a user mends a setting. Some runs are rollouts that reflect. In some worlds,
+// five runs of several weights share a pool. The invariants are checked during the simulation and at its end. A seed replays its faults;
 // only the order of what goroutines do at the same instant may differ.
 package sim
 
@@ -75,6 +75,7 @@ type world struct {
 	judging     bool // workers of another pool judge the answers of a batch
 	constraints constraints
 	tickets     *tickets     // of a rollout; nil for other kinds of run
+	neighbours  []neighbour  // runs that share the pool
 	http        *httpServers // nil in worlds whose workers have the fakeEngine alone
 
 	bucket    *memory.Bucket
@@ -89,9 +90,9 @@ type world struct {
 }
 
 // newWorld returns a world without processes. http says that its workers certainly have
-// the real client, and rollout that its run is certainly a rollout. It must be called in a
-// synctest bubble.
-func newWorld(t testing.TB, seed uint64, http, rollout bool) *world {
+// the real client, rollout that its run is certainly a rollout, and shared that other runs
+// share its pool wherever they may. It must be called in a synctest bubble.
+func newWorld(t testing.TB, seed uint64, http, rollout, shared bool) *world {
 	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
@@ -112,6 +113,7 @@ func newWorld(t testing.TB, seed uint64, http, rollout bool) *world {
 	if w.tickets = w.drawTickets(rollout); w.hasJudges() {
 		w.deploy.Pools = append(w.deploy.Pools, config.Pool{Name: judges, Model: rounds.JudgeModel})
 	}
+	w.neighbours = w.drawNeighbours(shared)
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}

@@ -21,8 +21,8 @@ func measures() []struct {
 		take func(context.Context, *runner) error
 	}{
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
-		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"tiny", tiny},
-		{"rollouts", rollouts},
+		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"shares", shares},
+		{"tiny", tiny}, {"rollouts", rollouts},
 		{"vllm", func(ctx context.Context, l *runner) error { return realServer(ctx, l, vllmCase()) }},
 		{"llamacpp", func(ctx context.Context, l *runner) error { return realServer(ctx, l, llamacppCase()) }},
 	}

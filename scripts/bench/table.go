@@ -43,6 +43,10 @@ func goals() []goal {
 		{"Dispatch/tasks", "cpu-µs/shard", 15, false},
 		{"Dispatch/short-chains", "cpu-µs/shard", 15, false},
 		{"Takeover", "s-after-timeout", 2, false},
+		{"Shares/normal", "s-over-2×alone", 5, false},
+		{"Shares/high", "s-over-1.3×alone", 5, false},
+		{"Shares/weights", "requests/s", 300, true},
+		{"Shares/weights", "%-off-at-most", 10, false},
 		{"Tiny/streams=1", "×llama.cpp", 0.5, true},
 		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
 		{"Rollout", "coordinator-cpu-µs/answer", 50, false},

@@ -7,7 +7,8 @@ import "math"
 type Sharing struct {
 	Shared   bool    // other runs are open in the pool
 	Fraction float64 // of the pool's requests that the run may have; 1 if it is not shared
-	Rate     float64 // items a second that the pool answers, of all runs; 0 if it is not known
+	Rate     float64 // items a second that the pool answers, of all runs
+	Young    bool    // the run was begun a moment ago: Rate says little of a run that is alone
 	Items    int     // of a shard, on average
 	Workers  int     // living workers
 	// Held are the shards of the run that each living worker holds by its heartbeat.
@@ -16,10 +17,11 @@ type Sharing struct {
 
 // The work that may be in flight, by the time that the pool takes for it. A run that has
 // its pool alone may have more: its messages wait in the work queue. Those of runs that
-// share wait in the urgent queue, and whoever comes anew waits behind them.
+// share wait in the urgent queue, and whoever comes anew waits behind them, as far as no
+// worker holds them.
 const (
 	aloneSeconds  = 10
-	sharedSeconds = 3
+	sharedSeconds = 5
 )
 
 // minPerWorker is how many shards of a run at least may be in flight for each worker: one
@@ -33,7 +35,7 @@ const (
 // Window returns how many shards of a run may be in flight. full is that by Window, pool
 // how many shards the workers can hold at once, f what is in flight.
 //
-// A run that has its pool alone gets 10 s of work. A run that shares gets 3 s of its share.
+// A run that has its pool alone gets 10 s of work. A run that shares gets 5 s of its share.
 // Both get at least minPerWorker shards for each worker, and as many as keep all workers
 // busy: the other runs may have nothing to ask. What a worker holds beyond its part of
 // that does not count, so that another one gets some, too.
@@ -45,7 +47,7 @@ func (s Sharing) Window(full, pool int, f InFlight) int {
 	switch {
 	case s.Shared:
 		return min(full, f.Len()+s.room(max(floor, s.shards(sharedSeconds*s.Fraction)), f))
-	case s.Rate > 0:
+	case s.Rate > 0 && !s.Young:
 		return min(full, max(floor, s.shards(aloneSeconds)))
 	}
 	return full

@@ -27,11 +27,12 @@ func TestWindowOfARunByItsShare(t *testing.T) {
 		want     int
 	}{
 		"alone, and the rate is not known":        {Sharing{Fraction: 1, Items: 256, Workers: 2}, 4, 0, 256},
+		"alone, and begun a moment ago":           {Sharing{Fraction: 1, Rate: 1, Young: true, Items: 256, Workers: 2}, 4, 0, 256},
 		"alone: 10 s of work":                     {Sharing{Fraction: 1, Rate: 2560, Items: 256, Workers: 2}, 4, 0, 100},
 		"alone: not more than its document takes": {Sharing{Fraction: 1, Rate: 1e6, Items: 256, Workers: 2}, 4, 0, 256},
 		"alone: two shards a worker":              {Sharing{Fraction: 1, Rate: 1, Items: 256, Workers: 5}, 4, 0, 10},
 		"alone: what the workers can hold":        {Sharing{Fraction: 1, Rate: 1, Items: 1, Workers: 1}, 65, 0, 65},
-		"shared: 3 s of its share":                {Sharing{Shared: true, Fraction: 0.25, Rate: 2560, Items: 64, Workers: 2}, 2, 0, 30},
+		"shared: 5 s of its share":                {Sharing{Shared: true, Fraction: 0.25, Rate: 2560, Items: 64, Workers: 2}, 2, 0, 50},
 		"shared: two shards a worker":             {Sharing{Shared: true, Fraction: 0.25, Rate: 10, Items: 256, Workers: 2}, 2, 0, 4},
 		"shared: no worker lives yet":             {Sharing{Shared: true, Fraction: 0.5, Items: 256}, 0, 0, 16},
 		"shared: those in flight count": {Sharing{Shared: true, Fraction: 0.25, Items: 256, Workers: 2,

@@ -62,8 +62,8 @@ func (r Run) Hurry(now time.Time) float64 {
 // weight, and are not counted in the fractions of others.
 const MaxRuns = 1000
 
-// Doc is the document share/<pool>: the runs of the pool that are planning or running, in
-// the order of their ids. Only coordinate writes it.
+// Doc is the document share/<pool>: the runs that are running and need the pool, in the order
+// of their ids. Only coordinate writes it.
 type Doc struct {
 	Schema int   `json:"schema"`
 	Runs   []Run `json:"runs"`
