@@ -101,7 +101,8 @@ func TestPausedRunIsNotListed(t *testing.T) {
 // failingShares is a store whose documents of shares can't be written.
 type failingShares struct{ document.Store }
 
-func (s failingShares) Replace(ctx context.Context, key string, v []byte, rev document.Revision) (document.Revision, error) {
+func (s failingShares) Replace(ctx context.Context, key string, v []byte,
+	rev document.Revision) (document.Revision, error) {
 	if key == record.ShareKey("default") {
 		return "", fault.New(fault.Unavailable, "the store is down")
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // limiter lets requests begin under the pool's limit, in the order in which they ask, or
-// by the weights of their runs if several have requests that wait. The worker's share of the limit comes from a document: see limitLoop. What answers say
-// of the server's limits goes there too. It is safe for concurrent use. A nil limiter lets
-// everything begin.
+// by the weights of their runs if several have requests that wait. The worker's share of
+// the limit comes from a document: see limitLoop. What answers say of the server's limits
+// goes there too. It is safe for concurrent use. A nil limiter lets everything begin.
 //
 //	acquire ──▶ queue ──▶ begins   when the one whose turn it is may, by the share and at an even pace
 //	                        └──▶ its answer: what it took, and what the server says of its limits

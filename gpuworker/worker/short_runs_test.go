@@ -113,7 +113,8 @@ func TestHeldShardOfASmallRunDoesNotWaitBehindALargeOne(t *testing.T) {
 		advance(20 * time.Second)
 		large, own := e.of(run)-before, e.of(small)
 		if own < 110 || own > 125 || large+own < 158 {
-			t.Errorf("in 20 s of 8 requests/s, %d of the small run begin (weight 12), and %d of the large one (weight 4)", own, large)
+			t.Errorf("in 20 s of 8 requests/s, %d of the small run begin (weight 12), and %d of the large one (weight 4)",
+				own, large)
 		}
 		if s := d.shard(4); s.State != shard.Pending {
 			t.Errorf("shard 4 is %s: the worker holds more than it needs of the large run", s.State)
@@ -176,7 +177,8 @@ type billedQueues struct {
 	receives map[string]int
 }
 
-func (q *billedQueues) Receive(ctx context.Context, name string, n int, visibility, wait time.Duration) ([]queue.Message, error) {
+func (q *billedQueues) Receive(ctx context.Context, name string, n int,
+	visibility, wait time.Duration) ([]queue.Message, error) {
 	q.mu.Lock()
 	q.receives[name]++
 	q.mu.Unlock()

@@ -130,7 +130,8 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
-		started: now, state: health.Init, held: map[shardKey]*heldShard{}, heldRuns: map[identity.RunID]heldRun{}, unready: true,
+		started: now, state: health.Init, held: map[shardKey]*heldShard{},
+		heldRuns: map[identity.RunID]heldRun{}, unready: true,
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
 		lastBusy: now, perShard: defaultShardItems,
 	}

@@ -115,7 +115,8 @@ func TestFiveRunsShareTheRequestsByWeight(t *testing.T) {
 	for name, w := range weights {
 		want := counted * w / 16
 		if got[name] < want*85/100 || got[name] > want*115/100 {
-			t.Errorf("run %s of weight %d has %d of %d requests, want about %d (all: %v)", name, w, got[name], counted, want, got)
+			t.Errorf("run %s of weight %d has %d of %d requests, want about %d (all: %v)",
+				name, w, got[name], counted, want, got)
 		}
 	}
 	for _, id := range ids {

@@ -108,7 +108,8 @@ func (w *world) open(ctx context.Context, n *neighbour) bool {
 	cfg.Shard.Items, cfg.Limits.Grace = 1+w.rand.intN("neighbour shard items", 24), config.Duration(grace)
 	m := record.Manifest{Name: "neighbour", Inputs: []record.Input{{Key: n.key, Version: info.Version, Size: info.Size}}}
 	m.Run = identity.UploadRun("sim", n.key, info.Version)
-	sub := submit.New(w.ports(w.start(ctx, "submitter of "+n.key, 0)), submit.Options{Deployment: w.deploy, Kinds: w.kinds()})
+	sub := submit.New(w.ports(w.start(ctx, "submitter of "+n.key, 0)),
+		submit.Options{Deployment: w.deploy, Kinds: w.kinds()})
 	for ctx.Err() == nil {
 		if err := sub.Create(ctx, m, cfg); err == nil {
 			n.id = m.Run

@@ -50,8 +50,8 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		w := newWorld(t, seed, *httpFlag, *rollFlag, *shareFlag)
 		defer func() {
 			if showTrace || t.Failed() {
-				t.Logf("seed %d (replay with -seed %d -http=%v -rollouts=%v -shared=%v)\n%s", seed, seed, *httpFlag, *rollFlag, *shareFlag,
-					w.trace.String())
+				t.Logf("seed %d (replay with -seed %d -http=%v -rollouts=%v -shared=%v)\n%s",
+					seed, seed, *httpFlag, *rollFlag, *shareFlag, w.trace.String())
 			}
 		}()
 		s := w.write()

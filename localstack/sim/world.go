@@ -7,8 +7,9 @@
 // repeated and reordered. Clocks differ. Some worlds have inference servers in memory
 // behind the real client, which fail some prompts, all requests for a time, or all
 // requests until a user mends a setting. Some runs are rollouts that reflect. In some worlds,
-// five runs of several weights share a pool. The invariants are checked during the simulation and at its end. A seed replays its faults;
-// only the order of what goroutines do at the same instant may differ.
+// five runs of several weights share a pool. The invariants are checked during the
+// simulation and at its end. A seed replays its faults; only the order of what goroutines
+// do at the same instant may differ.
 package sim
 
 import (

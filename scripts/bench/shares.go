@@ -55,7 +55,8 @@ func shares(ctx context.Context, l *runner) error {
 		return err
 	}
 	defer up.kill()
-	p := &sharedPool{upProcess: up, in: in, server: server, service: api.New(up.view.Ports, up.view.Deployment, cloud.OneMachine())}
+	p := &sharedPool{upProcess: up, in: in, server: server,
+		service: api.New(up.view.Ports, up.view.Deployment, cloud.OneMachine())}
 	if err := p.smallBesideLarge(ctx, l); err != nil {
 		return err
 	}

@@ -58,7 +58,8 @@ func TestManifestsOfRunsWithoutPriorityHaveNone(t *testing.T) {
 
 func TestWeightsOfPrioritiesHaveNames(t *testing.T) {
 	t.Parallel()
-	for weight, want := range map[float64]string{PriorityLow: "low", PriorityNormal: "normal", PriorityHigh: "high", 7: ""} {
+	names := map[float64]string{PriorityLow: "low", PriorityNormal: "normal", PriorityHigh: "high", 7: ""}
+	for weight, want := range names {
 		if got := PriorityName(weight); got != want {
 			t.Errorf("weight %v has the name %q, want %q", weight, got, want)
 		}

@@ -198,7 +198,7 @@ type EffectKind string
 // The effects. Each is a hint or idempotent: performing it twice, or late, changes
 // no result.
 const (
-	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation and Allowance, to the urgent queue if Urgent
+	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation, Urgent and Allowance
 	SetPause EffectKind = "pause"    // set the desired state in control/<run> to a pause, for the reason Why
 	SetEnd   EffectKind = "end"      // set the desired state in control/<run> to the end, for the reason Why
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
