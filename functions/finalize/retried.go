@@ -20,7 +20,7 @@ func (f *Finalizer) retried(ctx context.Context, m record.Manifest, c shard.Coun
 	if err := input.ReadJSON(ctx, f.Blobs, key, &parent); err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	out := &record.Retry{Parent: *m.Parent, ParentCompleted: parent.Completed, ParentFailed: parent.Failed,
+	out := &record.Retry{Parent: *m.Parent.Masked(), ParentCompleted: parent.Completed, ParentFailed: parent.Failed,
 		Kept: uint64(c.Kept), KeptFailed: uint64(c.KeptFailed), Answered: uint64(c.OK - c.Kept),
 		StillFailed: uint64(c.Failed - c.KeptFailed)}
 	out.Asked = out.Answered + out.StillFailed

@@ -185,7 +185,7 @@ func Of(p Progress, now time.Time) Status {
 			Wasted: st.Counts.WastedTokens, WastedEstimated: st.Counts.WastedEstimated},
 		Shares:    sharesOf(p, now),
 		Blockers:  []Blocker{},
-		Parent:    m.Parent,
+		Parent:    m.Parent.Masked(),
 		CreatedAt: m.CreatedAt.UTC(),
 		StartedAt: timeOrNil(st.StartedAt),
 		Deadline:  timeOrNil(st.Deadline),

@@ -103,6 +103,21 @@ func merge(into, from map[string]any) bool {
 	return true
 }
 
+// MaskSettings returns the settings without the values of [request], which may be keys or
+// prompts: for people, and for files that are passed on.
+func MaskSettings(settings []string) []string {
+	out := slices.Clone(settings)
+	for i, s := range out {
+		for _, key := range SettingKeys([]string{s}) {
+			if key == "request" || strings.HasPrefix(key, "request.") {
+				name, _, _ := strings.Cut(s, "=")
+				out[i] = strings.TrimSpace(name) + "=(left out)"
+			}
+		}
+	}
+	return out
+}
+
 // SettingKeys returns the keys that the settings name, sorted, with dots between their
 // parts. Settings that Set refuses have none.
 func SettingKeys(settings []string) []string {

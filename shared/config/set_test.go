@@ -142,6 +142,18 @@ func TestSettingsAreCheckedAsTheFileIs(t *testing.T) {
 	}
 }
 
+func TestMaskedSettingsHaveNoValueOfARequest(t *testing.T) {
+	t.Parallel()
+	given := []string{"sampling.top_k=1", `request.headers.X-Key="secret"`, ` request = {system="secret"}`}
+	want := []string{"sampling.top_k=1", "request.headers.X-Key=(left out)", "request=(left out)"}
+	if diff := cmp.Diff(want, config.MaskSettings(given)); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(given[1], "secret") {
+		t.Error("the settings themselves have changed")
+	}
+}
+
 func TestSettingKeysNameWhatIsSet(t *testing.T) {
 	t.Parallel()
 	got := config.SettingKeys([]string{"sampling.top_k=1", "sampling={top_p=0.5, stop=[\"a\"]}", "name=a", "broken"})

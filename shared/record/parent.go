@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/shard"
@@ -22,6 +23,16 @@ type Parent struct {
 	// Set are the settings with which the selected items are asked, over those of the
 	// parent's config: see config.Run.Set.
 	Set []string `json:"set,omitempty"`
+}
+
+// Masked returns the parent without settings that may be keys or prompts; nil for nil.
+func (p *Parent) Masked() *Parent {
+	if p == nil || len(p.Set) == 0 {
+		return p
+	}
+	out := *p
+	out.Set = config.MaskSettings(p.Set)
+	return &out
 }
 
 // Selection says which items of the parent a child asks again.

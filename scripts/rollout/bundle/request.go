@@ -24,7 +24,12 @@ func (p *packer) manifest(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Config = runConfig(m.Config)
+	m.Config, m.Parent = runConfig(m.Config), m.Parent.Masked()
+	if m.Original != nil {
+		original := *m.Original
+		original.Request = withoutTexts(original.Request)
+		m.Original = &original
+	}
 	m.Roles = slices.Clone(m.Roles)
 	for i, r := range m.Roles {
 		m.Roles[i].Request = withoutTexts(r.Request)

@@ -82,6 +82,9 @@ func newCanaryFixture(t *testing.T) fixture {
 	m.Config.Request = &config.Request{System: secretPrompt, Headers: map[string]string{"x-own": secretOther},
 		Query: map[string]string{"key": secretOther},
 		Extra: map[string]any{"top_k": 7, "instructions": secretPrompt, "user": map[string]any{"key": secretOther}}}
+	m.Original = &record.Original{Request: m.Config.Request}
+	m.Parent = &record.Parent{Run: runC, Selection: record.Selection{Only: []string{"failed"}},
+		Set: []string{"request.headers.x-own=" + secretOther}}
 	m.Config.Grades = []config.Grade{{Name: "style", Kind: config.GradeJudge, System: secretPrompt, Prompt: secretPrompt,
 		Rubric: secretPrompt, Request: m.Config.Request}}
 	m.Roles = []record.Role{{Name: "judge-style", Request: m.Config.Request}}
