@@ -7,6 +7,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -51,7 +52,35 @@ func TestChildrenHaveTheFilesOfChildrenOnALaptop(t *testing.T) {
 		parent = want
 	}
 	wantSame(t, parent, local(t, s.llm, key, content))
+	a.wantLooks(onStack)
 	a.wantNoLoops()
+}
+
+// wantLooks checks that the commands which look inside a run read an ended child on the
+// stack: a tail of its file, one of its items, and a comparison with itself.
+func (a *awsInstallation) wantLooks(id identity.RunID) {
+	a.t.Helper()
+	// rows is what a command writes besides its progress. It may fail because items of the
+	// run failed; then it writes all the same.
+	rows := func(args ...string) (out string) {
+		all, _ := rollout(a.t, a.environment(), append(args, "--cloud", "aws", "--dir", a.dir)...)
+		for line := range strings.Lines(all) {
+			if strings.HasPrefix(line, "{") {
+				out += line
+			}
+		}
+		return out
+	}
+	if got, want := rows("results", string(id), "--follow"), rows("results", string(id)); got != want || got == "" {
+		a.t.Errorf("the tail of the file is %.200q, want %.200q", got, want)
+	}
+	if got := rows("show", string(id), "0", "--json"); !strings.Contains(got, `"item":0,`) ||
+		!strings.Contains(got, `"prompt":`) {
+		a.t.Errorf("item 0 is shown as %s", got)
+	}
+	if got := rows("compare", string(id), string(id), "--json"); !strings.Contains(got, `"agreement":1,`) {
+		a.t.Errorf("the run and itself: %s", got)
+	}
 }
 
 // mendable is a server whose faults change while its address stays.
