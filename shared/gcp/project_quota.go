@@ -136,6 +136,9 @@ func (p project) cloudRunQuota(ctx context.Context) (string, error) {
 	err := p.get(ctx, "https://cloudquotas.googleapis.com/v1/projects/"+p.at.Cloud.Project+
 		"/locations/global/services/run.googleapis.com/quotaInfos/"+cloudRunGPUs, &info,
 		"see the quotas of Cloud Run (gcloud services enable cloudquotas.googleapis.com)")
+	if fault.Is(err, fault.NotFound) {
+		return "", &cloud.Unseen{Reason: "the project has no quota of the name " + cloudRunGPUs}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -41,9 +41,9 @@ func TestDisturbedRuns(t *testing.T) {
 func disturb(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 18))
 	in := deploy(t, faults{
-		fakefirestore.Faults{Seed: seed, Aborted: 10, LostReplies: 10},
-		fakepubsub.Faults{Seed: seed, LostReplies: 10, Duplicates: 20, StaleAcks: 50},
-		fakegcs.NewFaults(seed, 10, 10, 5),
+		firestore: fakefirestore.Faults{Seed: seed, Aborted: 10, LostReplies: 10},
+		pubsub:    fakepubsub.Faults{Seed: seed, LostReplies: 10, Duplicates: 20, StaleAcks: 50},
+		storage:   fakegcs.NewFaults(seed, 10, 10, 5),
 	}, calmHealth)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -60,6 +60,7 @@ type faults struct {
 	firestore fakefirestore.Faults
 	pubsub    fakepubsub.Faults
 	storage   *fakegcs.Faults
+	bill      *bill // counts requests; nil counts none
 }
 
 // deploy starts an installation until the test ends, with more config than
@@ -70,9 +71,13 @@ func deploy(t *testing.T, f faults, more string) *installation {
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts processes, and -short is set")
 	}
+	documents, queues := fakefirestore.Options{Faults: f.firestore}, fakepubsub.Options{Faults: f.pubsub}
+	if f.bill != nil {
+		documents.Stats, queues.Stats, queues.PullWait = f.bill, f.bill, pullWait
+	}
 	in := &installation{
-		firestore: fakefirestore.Start(t, fakefirestore.Options{Faults: f.firestore}),
-		pubsub:    fakepubsub.Start(t, fakepubsub.Options{Faults: f.pubsub}),
+		firestore: fakefirestore.Start(t, documents),
+		pubsub:    fakepubsub.Start(t, queues),
 		addresses: map[string]string{},
 		toml:      deployment + more,
 		log:       &safeBuffer{},
@@ -98,6 +103,9 @@ func deploy(t *testing.T, f faults, more string) *installation {
 	for _, name := range []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction,
 		host.FinalizeFunction, host.ReclaimFunction, host.InterruptFunction} {
 		in.start(t, name)
+		if f.bill != nil {
+			in.addresses[name] = f.bill.serve(t, name, in.addresses[name])
+		}
 	}
 	in.createTopics(t)
 	return in

@@ -143,9 +143,9 @@ func TestUploadBecomesTheCompletionsOfALaptop(t *testing.T) {
 	for name, f := range map[string]faults{
 		"without faults": {},
 		"with faults": {
-			fakefirestore.Faults{Seed: 1, Aborted: 10, LostReplies: 10},
-			fakepubsub.Faults{Seed: 2, LostReplies: 10, Duplicates: 20, StaleAcks: 50},
-			fakegcs.NewFaults(3, 10, 10, 5),
+			firestore: fakefirestore.Faults{Seed: 1, Aborted: 10, LostReplies: 10},
+			pubsub:    fakepubsub.Faults{Seed: 2, LostReplies: 10, Duplicates: 20, StaleAcks: 50},
+			storage:   fakegcs.NewFaults(3, 10, 10, 5),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

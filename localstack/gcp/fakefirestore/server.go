@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
@@ -25,6 +26,8 @@ type Options struct {
 	Faults Faults
 	// Now is the server's clock; nil is the machine's.
 	Now func() time.Time
+	// Stats is told of every request and answer, to count them; optional.
+	Stats stats.Handler
 }
 
 // Faults are the shares of commits that fail, in percent.
@@ -66,7 +69,11 @@ func Start(t testing.TB, o Options) *Server {
 		documents: map[string]*pb.Document{},
 		writes:    map[string][]time.Time{},
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest))
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxRequest)}
+	if o.Stats != nil {
+		options = append(options, grpc.StatsHandler(o.Stats))
+	}
+	server := grpc.NewServer(options...)
 	pb.RegisterFirestoreServer(server, s)
 	stopped := make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 )
 
 // Options configure a server. The zero value is a server without faults.
@@ -33,6 +34,8 @@ type Options struct {
 	// topic of dead letters, both by their resource names. If not, the message stays, and
 	// is delivered again. nil always allows it.
 	MayForward func(subscription, topic string) bool
+	// Stats is told of every request and answer, to count them; optional.
+	Stats stats.Handler
 }
 
 // Faults are shares of requests or messages, in percent.
@@ -86,7 +89,11 @@ func Start(t testing.TB, o Options) *Server {
 		topics:        map[string][]*subscription{},
 		subscriptions: map[string]*subscription{},
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxPublishBytes + 1<<20))
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxPublishBytes + 1<<20)}
+	if o.Stats != nil {
+		options = append(options, grpc.StatsHandler(o.Stats))
+	}
+	server := grpc.NewServer(options...)
 	pb.RegisterPublisherServer(server, s)
 	pb.RegisterSubscriberServer(server, s)
 	s.pushing.Go(func() { _ = server.Serve(listener) }) // it ends with the test

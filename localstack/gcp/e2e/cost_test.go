@@ -1,0 +1,418 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/firestore/apiv1/firestorepb"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
+
+	"rollout/functions/reclaim"
+	"rollout/localstack/fakellm"
+	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/subprocess"
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/ownership"
+	"rollout/shared/record"
+)
+
+// measureCost makes TestCost run; `make cost` sets it.
+var measureCost = flag.Bool("cost", false, "count requests of a run and of idle minutes, and price them")
+
+// listPrices are list prices of us-central1 in US dollars, without taxes, discounts and free
+// tiers. Sources: cloud.google.com/{firestore,storage,run,pubsub,scheduler}/pricing and
+// cloud.google.com/stackdriver/pricing, as of 2025-11.
+var listPrices = map[string]float64{
+	writes: 0.09 / 100_000, reads: 0.03 / 100_000, deletes: 0.01 / 100_000,
+	classA: 0.005 / 1000, classB: 0.0004 / 1000,
+	pubsubKB:    40.0 / (1 << 30), // a TiB; each request counts as 1 KB at least
+	invocations: 0.40 / 1e6, cpuSeconds: 0.000024, gibSeconds: 0.0000025,
+	scheduler: 0.10, alert: 0.10, // a month
+}
+
+// Positions of the bill.
+const (
+	writes      = "Firestore writes"
+	reads       = "Firestore reads"
+	deletes     = "Firestore deletes"
+	classA      = "Cloud Storage class A"
+	classB      = "Cloud Storage class B"
+	pubsubKB    = "Pub/Sub KB"
+	invocations = "Cloud Run requests"
+	cpuSeconds  = "Cloud Run vCPU-seconds"
+	gibSeconds  = "Cloud Run GiB-seconds"
+	scheduler   = "Scheduler jobs"
+	alert       = "alert conditions"
+)
+
+// pullWait is how long a pull waits in Pub/Sub: longer than workers ask for.
+const pullWait = time.Minute
+
+// bill is counted units by position. Periodic ones are those that workers cause by time and
+// not by work: heartbeats, looks at marks and controls, and pulls that found nothing.
+type bill struct {
+	mu             sync.Mutex
+	work, periodic map[string]float64
+	queueRequests  float64            // of the work
+	documents      map[string]float64 // writes by kind of document
+	billed         map[string]float64 // seconds of each function
+	active         map[string]int     // requests of each function that are served now
+	since          map[string]time.Time
+}
+
+func newBill() *bill {
+	return &bill{work: map[string]float64{}, periodic: map[string]float64{}, documents: map[string]float64{},
+		billed: map[string]float64{}, active: map[string]int{}, since: map[string]time.Time{}}
+}
+
+// take returns what was counted since the last call.
+func (b *bill) take() (work, periodic, documents map[string]float64, queueRequests float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	work, periodic, documents, queueRequests = b.work, b.periodic, b.documents, b.queueRequests
+	b.work, b.periodic, b.documents = map[string]float64{}, map[string]float64{}, map[string]float64{}
+	b.queueRequests = 0
+	return work, periodic, documents, queueRequests
+}
+
+// periodicKinds are the documents that workers read and write by time.
+var periodicKinds = []string{"beat", "worker", "control", "limit"}
+
+// kindOf returns the first part of the key of a document by its name in the database.
+func kindOf(document string) string {
+	name := strings.TrimPrefix(path.Base(document), "l")
+	if name == path.Base(document) && len(name) > 3 {
+		name = name[3:] // of a hashed name: h3f
+	}
+	kind, _, _ := strings.Cut(name, `."`)
+	return kind
+}
+
+func (b *bill) add(position, kind string, units float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(periodicKinds, kind) {
+		b.periodic[position] += units
+		return
+	}
+	b.work[position] += units
+	if position == writes {
+		b.documents[kind] += units
+	}
+}
+
+// TagRPC and the others make the bill a stats.Handler of the emulators.
+func (b *bill) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (b *bill) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (b *bill) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// HandleRPC counts a request or an answer; see stats.Handler.
+func (b *bill) HandleRPC(_ context.Context, s stats.RPCStats) {
+	switch s := s.(type) {
+	case *stats.InPayload:
+		b.request(s.Payload)
+	case *stats.OutPayload:
+		b.answer(s.Payload)
+	}
+}
+
+func (b *bill) request(payload any) {
+	switch r := payload.(type) {
+	case *firestorepb.CommitRequest:
+		for _, w := range r.Writes {
+			if name := w.GetDelete(); name != "" {
+				b.add(deletes, kindOf(name), 1)
+			} else {
+				b.add(writes, kindOf(w.GetUpdate().GetName()), 1)
+			}
+		}
+	case *firestorepb.BatchGetDocumentsRequest:
+		for _, name := range r.Documents {
+			b.add(reads, kindOf(name), 1)
+		}
+	case *firestorepb.RunQueryRequest:
+		b.add(reads, "", 1) // an empty query costs a read; the answers are counted beside
+	case *pubsubpb.PublishRequest:
+		b.message(kilobytes(r), true)
+	case *pubsubpb.AcknowledgeRequest, *pubsubpb.ModifyAckDeadlineRequest:
+		b.message(0, true) // they are free
+	}
+}
+
+func (b *bill) answer(payload any) {
+	switch r := payload.(type) {
+	case *firestorepb.RunQueryResponse:
+		if d := r.GetDocument(); d != nil {
+			b.add(reads, kindOf(d.Name), 1)
+		}
+	case *pubsubpb.PullResponse:
+		b.message(kilobytes(r), len(r.ReceivedMessages) > 0)
+	}
+}
+
+// message counts a request to Pub/Sub. Pulls that found nothing are periodic.
+func (b *bill) message(kb float64, work bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !work {
+		b.periodic[pubsubKB] += kb
+		return
+	}
+	b.work[pubsubKB] += kb
+	b.queueRequests++
+}
+
+func kilobytes(m proto.Message) float64 { return math.Max(1, float64(proto.Size(m))/1000) }
+
+// memoryOf is the memory of the functions in GiB, as infra/gcp/locals.tf has it.
+var memoryOf = map[string]float64{host.SubmitFunction: 0.5, host.PlanFunction: 2, host.CoordinateFunction: 1,
+	host.FinalizeFunction: 2, host.ReclaimFunction: 0.5, host.InterruptFunction: 0.5}
+
+// serve leads requests to a function and counts them, and the time in which the instance
+// serves any: that is billed, in steps of 100 ms.
+func (b *bill) serve(t *testing.T, name, address string) string {
+	to, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		if b.active[name] == 0 {
+			b.since[name] = time.Now()
+		}
+		b.active[name]++
+		b.work[invocations]++
+		if name != host.ReclaimFunction { // Pub/Sub pushes a message
+			b.work[pubsubKB] += math.Max(1, float64(r.ContentLength)/1000)
+			b.queueRequests++
+		}
+		b.mu.Unlock()
+		proxy.ServeHTTP(w, r)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.active[name]--; b.active[name] == 0 {
+			billed := math.Ceil(time.Since(b.since[name]).Seconds()*10) / 10
+			b.work[cpuSeconds] += billed
+			b.billed[name] += billed
+			b.work[gibSeconds] += billed * memoryOf[name]
+		}
+	}))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// storageRequests returns the requests of Cloud Storage since before, by class, and the counts now.
+func (in *installation) storageRequests(before map[string]float64) (since, now map[string]float64) {
+	now = map[string]float64{}
+	for kind, class := range map[string]string{"upload": classA, "compose": classA, "rewrite": classA, "list": classA,
+		"read": classB, "stat": classB} {
+		now[class] += float64(in.storage.Requests(kind))
+	}
+	since = map[string]float64{}
+	for class, n := range now {
+		since[class] = n - before[class]
+	}
+	return since, now
+}
+
+// price sums units at list prices, and logs each position.
+func price(t *testing.T, title string, units map[string]float64) (dollars float64) {
+	t.Helper()
+	var text strings.Builder
+	for _, position := range slices.Sorted(maps.Keys(units)) {
+		if n := units[position]; n > 0 {
+			dollars += n * listPrices[position]
+			fmt.Fprintf(&text, "\n  %-24s %14.2f  $%.4f", position, n, n*listPrices[position])
+		}
+	}
+	t.Logf("%s: $%.4f%s", title, dollars, text.String())
+	return dollars
+}
+
+func scale(units map[string]float64, by float64) map[string]float64 {
+	out := map[string]float64{}
+	for position, n := range units {
+		out[position] = n * by
+	}
+	return out
+}
+
+func sum(a, b map[string]float64) map[string]float64 {
+	out := maps.Clone(a)
+	for position, n := range b {
+		out[position] += n
+	}
+	return out
+}
+
+// Bounds in US dollars. The goal of a million samples is 0.06, which the work alone meets;
+// with the workers' heartbeats and looks it was 0.065 on 2026-11-30.
+const (
+	mostForMillion = 0.07
+	mostForWork    = 0.06
+	mostForMonth   = 1.0
+)
+
+// A run of 65 shards by two workers of 320 samples a second each, and idle minutes, priced:
+// a million samples, an idle month, and the requests of a shard are within their bounds.
+// Machines and traffic out of Google Cloud are not included.
+func TestCost(t *testing.T) {
+	if !*measureCost {
+		t.Skip("SKIPPED: it counts requests for minutes; run make cost")
+	}
+	const samples, workers, rate = 64 * 256, 2, 25.0
+	b := newBill()
+	in := deploy(t, faults{bill: b}, "")
+	llm, err := fakellm.New(fakellm.Config{Model: "mock", Latency: 200 * time.Millisecond, Spread: 0.5, Tokens: 120})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := httptest.NewServer(llm)
+	defer engine.Close()
+	var text strings.Builder
+	for n := range samples {
+		fmt.Fprintf(&text, "{\"id\":\"p-%07d\",\"prompt\":\"%d %s\"}\n", n, n, strings.Repeat("to be or not to be, ", 55))
+	}
+	b.take()
+	_, stored := in.storageRequests(nil)
+	began := time.Now()
+	stop := in.costWorkers(t, workers, engine.URL+"/v1")
+	const prompts = "prompts/cost.jsonl"
+	id := identity.UploadRun(bucket, prompts, hosttest.Put(t, in.Ports, prompts, text.String()))
+	// It looks into the emulator, so that looking counts no request.
+	in.eventually(t, "the run's end", func() bool {
+		names, err := in.storage.Names(bucket)
+		return err == nil && slices.Contains(names, "team-a/"+record.OutputKey(id, record.SummaryFile))
+	})
+	seconds := time.Since(began).Seconds()
+	stop()
+	objects, stored := in.storageRequests(stored)
+	objects[classA]-- // the user's own upload
+	work, periodic, documents, queueRequests := b.take()
+	shards := in.shards(t, id)
+	t.Logf("seconds of functions: %v", b.billed)
+	t.Logf("a run of %d samples in %.0f shards, in %.0f s", samples, shards, seconds)
+	ours := price(t, "a million samples", scale(sum(work, objects), 1e6/samples))
+	million := ours + price(t, "the workers' time for them", scale(periodic, 1e6/rate/(workers*seconds)))
+	for _, budget := range []struct {
+		what        string
+		have, allow float64
+	}{
+		{"document writes", (documents["shard"] + documents["coordinator"]) / shards, 2.2},
+		{"queue requests", queueRequests / shards, 3},
+	} {
+		t.Logf("%s a shard: %.2f, allowed %.1f", budget.what, budget.have, budget.allow)
+		if budget.have > budget.allow {
+			t.Errorf("%s a shard: %.2f, allowed %.1f", budget.what, budget.have, budget.allow)
+		}
+	}
+
+	const minutes = 5
+	in.eventually(t, "the end of the index of open runs", func() bool {
+		in.idleMinute(t)
+		open, err := in.Ports.Docs.List(t.Context(), record.OpenRunPrefix, "", 1)
+		return err == nil && len(open) == 0
+	})
+	b.take()
+	_, stored = in.storageRequests(stored)
+	for range minutes {
+		in.idleMinute(t)
+	}
+	objects, stored = in.storageRequests(stored)
+	minute, timed, _, _ := b.take()
+	err = reclaim.ScanUploads(t.Context(), in.Ports, reclaim.UploadOptions{Bucket: bucket, Recent: true,
+		CheckOwner: ownership.OfCloud(in.Stack).Check})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hourly, _ := in.storageRequests(stored)
+	hour, _, _, _ := b.take()
+	month := sum(scale(sum(sum(minute, timed), objects), 30*24*60/minutes), scale(sum(hour, hourly), 30*24))
+	month[scheduler], month[alert] = 1, 1
+	idle := price(t, "an idle month with one pool", month)
+	t.Logf("a million samples $%.3f, an idle month $%.2f", million, idle)
+	if ours > mostForWork || million > mostForMillion || idle > mostForMonth {
+		t.Errorf("a million samples cost $%.3f and with the workers' time $%.3f, an idle month $%.2f: too much",
+			ours, million, idle)
+	}
+}
+
+// shards returns the number of shards of a run that has ended.
+func (in *installation) shards(t *testing.T, id identity.RunID) float64 {
+	t.Helper()
+	r, _, err := in.Ports.Blobs.Get(t.Context(), record.OutputKey(id, record.SummaryFile), blob.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() // read only
+	var summary record.Summary
+	if err := json.NewDecoder(r).Decode(&summary); err != nil || summary.Failed > 0 {
+		t.Fatalf("%d items failed, %v", summary.Failed, err)
+	}
+	return float64(summary.Shards)
+}
+
+// costWorkers starts workers with the engine until stop is called or the test ends.
+func (in *installation) costWorkers(t *testing.T, n int, engine string) (stop func()) {
+	t.Helper()
+	var ended []func()
+	for i := range n {
+		cmd := exec.Command(gpuworker, "--cloud", "gcp", "--pool", "default", "--engine", engine, "--in-flight", "64")
+		cmd.Env = append(in.environment(), "CLOUD_RUN_EXECUTION=rollout-default-cost",
+			fmt.Sprintf("CLOUD_RUN_TASK_INDEX=%d", i))
+		cmd.Stdout, cmd.Stderr = in.log, in.log
+		if err := subprocess.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		end := sync.OnceFunc(func() {
+			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Wait()         // killed
+		})
+		t.Cleanup(end)
+		ended = append(ended, end)
+	}
+	return func() {
+		for _, end := range ended {
+			end()
+		}
+	}
+}
+
+// idleMinute calls the timer's function once.
+func (in *installation) idleMinute(t *testing.T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, in.addresses[host.ReclaimFunction], http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+fakepubsub.Token(in.Deployment.Cloud.PubSub.PushAccount, "", time.Now()))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close() // it is not used
+	if answer.StatusCode != http.StatusNoContent {
+		t.Errorf("the timer is answered with %s", answer.Status)
+	}
+}
