@@ -138,6 +138,9 @@ func (s *scenario) checkConstraints(ctx context.Context, st run.State) (pruned i
 	}
 	done := map[int]bool{}
 	for _, h := range s.audit.history {
+		if h.Run != s.id { // a neighbour's
+			continue
+		}
 		if h.State == shard.Done {
 			done[h.Shard] = true
 			continue
