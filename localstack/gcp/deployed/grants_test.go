@@ -39,7 +39,7 @@ func TestGrants(t *testing.T) {
 		{"callers with a role", `"hf-token"`, scenarios},
 		{"callers with a token", `"hf-token", "api-token"`, []scenario{{"the API", callAPI}}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		if !t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(deployment, "[[pool]]", "secrets.allowlist = ["+c.secrets+"]\n[[pool]]", 1)
 			f := newFixture(t, text, map[string]any{"viewers": []string{"user:" + viewer},
 				"operators": []string{"user:" + operator}})
@@ -60,7 +60,9 @@ func TestGrants(t *testing.T) {
 			for _, address := range sample(todo) {
 				t.Run(address, func(t *testing.T) { f.withdraw(t, address, needs[address]) })
 			}
-		})
+		}) {
+			return // the next plan would miss what this one covers
+		}
 	}
 }
 

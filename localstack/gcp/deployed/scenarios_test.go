@@ -372,7 +372,7 @@ func operate(ctx context.Context, f *fixture) error {
 		return err
 	}
 	for _, arguments := range [][]string{{"status", string(id)}, {"stop", string(id)},
-		{"results", string(f.answered), "-o", file + ".out"}, {"run", "retry", string(f.answered), "--only", "all"}} {
+		{"results", string(f.answered), "-o", file + ".out"}, {"retry", string(f.answered), "--all"}} {
 		if err := f.rollout(ctx, operator, arguments...); err != nil {
 			return err
 		}
