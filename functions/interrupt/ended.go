@@ -24,7 +24,10 @@ func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) erro
 	if err != nil || heard {
 		return err
 	}
-	fleet, err := i.options.FleetOf(ctx, n.Machine)
+	fleet := n.Fleet
+	if fleet == "" {
+		fleet, err = i.options.FleetOf(ctx, n.Machine)
+	}
 	switch {
 	case fault.Is(err, fault.NotFound): // another's machine
 		return nil

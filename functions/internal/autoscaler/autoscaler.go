@@ -2,11 +2,12 @@
 // see.
 //
 //	coordinate sent work ──┐
-//	reclaim saw demand ────┴─▶ Record ──▶ ScaleUp: at most one request for each pool
+//	reclaim saw demand ────┴─▶ Record ─┬▶ ScaleUp: at most one request for each pool
+//	                                   └▶ Settle: ScaleUp, and requests of idle pools are withdrawn
 //
 // ScaleUp computes the number of machines from the demand that is recorded at that
 // moment, and never repeats a request later: what one call misses, the next scan
-// of reclaim finds. The package never scales down and starts no worker. A run
+// of reclaim finds. The package never ends a machine and starts no worker. A run
 // does not depend on its success.
 package autoscaler
 
@@ -54,6 +55,7 @@ type Options struct {
 	Cooldown time.Duration
 	Clock    clock.Clock
 	Log      *slog.Logger
+	Pools    []string // all pools with machines, for Settle
 }
 
 // New returns a scaler of the fleets of all pools.
@@ -68,7 +70,12 @@ func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
 	s := in.Stores()
 	fleet := s.Deployment.Cloud.Fleet
 	rules := scaling.Rules{ShardsPerMachine: fleet.ShardsPerMachine, MaxMachines: fleet.MaxMachines}
-	return New(in.Fleet(), Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log})
+	var pools []string
+	for _, p := range s.Deployment.InferPools() {
+		pools = append(pools, p.Name)
+	}
+	return New(in.Fleet(),
+		Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log, Pools: pools})
 }
 
 // Record adds to the demand of a pool.
@@ -100,6 +107,35 @@ func (r *Scaler) ScaleUp(ctx context.Context) {
 			r.resetCooldown(pool)
 		}
 	}
+}
+
+// Settle is ScaleUp for a caller that has recorded the demand of all runs: it also
+// withdraws the requests of the pools that need no further machine, where the fleet can
+// do that.
+func (r *Scaler) Settle(ctx context.Context) {
+	idle := r.idle()
+	r.ScaleUp(ctx)
+	fleet, ok := r.fleet.(capacity.Withdrawer)
+	if !ok {
+		return
+	}
+	for _, pool := range idle {
+		if err := fleet.Withdraw(ctx, pool); err != nil && ctx.Err() == nil {
+			r.opts.Log.WarnContext(ctx, "requests for machines can't be withdrawn", observe.KeyPool, pool, observe.KeyError, err)
+		}
+	}
+}
+
+// idle returns the pools that need no further machine by the recorded demand.
+func (r *Scaler) idle() (pools []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pool := range r.opts.Pools {
+		if r.opts.Rules.DesiredMachines(r.demand[pool]) == 0 {
+			pools = append(pools, pool)
+		}
+	}
+	return pools
 }
 
 // targets clears the recorded demand, and returns the number of machines to

@@ -58,6 +58,33 @@ func TestDemandOfABatchIsOneRequestForEachPool(t *testing.T) {
 	}
 }
 
+// patient is a recorder that can withdraw requests.
+type patient struct{ recorder }
+
+func (p *patient) Withdraw(_ context.Context, pool string) error {
+	p.asked = append(p.asked, "withdraw "+pool)
+	return p.err
+}
+
+func TestSettleWithdrawsTheRequestsOfPoolsWithoutDemand(t *testing.T) {
+	t.Parallel()
+	f := &patient{}
+	r := New(f, Options{Rules: scaling.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Pools: []string{"a", "b", "c"},
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+	r.Record("a", unclaimed(3))
+	r.Record("b", scaling.Demand{OpenShards: 3, LiveMachines: 1}) // all are claimed
+	r.Settle(t.Context())
+	if got := f.requests(); got != "a 1, withdraw b, withdraw c" {
+		t.Errorf("requested %q", got)
+	}
+	r.Settle(t.Context())
+	if got := f.requests(); got != "withdraw a, withdraw b, withdraw c" {
+		t.Errorf("without demand it requested %q", got)
+	}
+	never := newScaler(&recorder{}, slog.New(slog.DiscardHandler))
+	never.Settle(t.Context()) // a fleet that keeps asking
+}
+
 func TestRequestIsRepeatedForMoreMachinesOrAfterTheCooldown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
