@@ -32,7 +32,7 @@ func TestServeNamesWhatIsWrongWithItsEnvironment(t *testing.T) {
 	}{
 		"no function": {nil,
 			`FUNCTION_TARGET is "", which is not a function (set it to one of api, coordinate, finalize, ` +
-				`interrupt, plan, reclaim, submit)`},
+				`interrupt, leave, plan, reclaim, submit)`},
 		"no config": {map[string]string{"FUNCTION_TARGET": "plan"},
 			"open the function plan: ROLLOUT_CONFIG is not set (deploy the installation again)"},
 		"another cloud's config": {map[string]string{"FUNCTION_TARGET": "plan", "ROLLOUT_CONFIG": "schema_version = 1"},

@@ -4,17 +4,21 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"rollout/events"
 	"rollout/functions/api"
 	"rollout/functions/coordinate"
 	"rollout/functions/finalize"
 	"rollout/functions/gcp/internal/cloudrun"
+	"rollout/functions/internal/autoscaler"
 	"rollout/functions/interrupt"
 	"rollout/functions/plan"
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/gcp"
 	"rollout/shared/host"
@@ -22,6 +26,7 @@ import (
 	"rollout/shared/listen"
 	"rollout/shared/observe/probes"
 	"rollout/shared/ownership"
+	"rollout/shared/queue"
 )
 
 // program returns the service of a function of an installation. It works until ctx
@@ -38,6 +43,7 @@ func programs() map[string]program {
 		host.ReclaimFunction:    serveReclaim,
 		host.InterruptFunction:  serveInterrupt,
 		host.APIFunction:        serveAPI,
+		gcp.LeaveFunction:       serveLeave,
 	}
 }
 
@@ -99,17 +105,32 @@ func servePlan(_ context.Context, s *gcp.Stack) http.Handler {
 // about one write a second to a document.
 const mostSaves = 10
 
-// serveCoordinate serves the events of runs, those of a second in one step. The
-// service must have one instance at most: others would only compete with it. For the
-// same reason it does not clear effects, which would be a second write for each step.
+// scaleUpTimeout bounds how long a step of coordinate waits for machines to be asked for.
+const scaleUpTimeout = 10 * time.Second
+
+// serveCoordinate serves the events of runs, those of a second in one step, and scales up
+// the machines of the pools that it sent work to. The service must have one instance at
+// most: others would only compete with it. For the same reason it does not clear effects,
+// which would be a second write for each step.
 func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
+	machines := autoscaler.ForInstallation(s, autoscaler.Cooldown)
+	sent := func(pool string, open int) {
+		machines.Record(pool, scaling.Demand{OpenShards: open, UnclaimedShards: open})
+	}
 	c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
 		Timings:   host.Timings(s.Deployment.Health),
 		Grace:     s.Deployment.Defaults.Limits.Grace.Std(),
+		Hooks:     coordinate.Hooks{OnSent: sent},
 		MostSaves: mostSaves,
 		Pools:     append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
 	})
-	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, c.HandleBatch)
+	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, func(ctx context.Context, ms []queue.Message) []string {
+		done := c.HandleBatch(ctx, ms)
+		limited, cancel := context.WithTimeout(ctx, scaleUpTimeout)
+		defer cancel()
+		machines.ScaleUp(limited)
+		return done
+	})
 	return pushes(s, map[string]cloudrun.Handler{host.CoordinateQueue: steps.Handle})
 }
 
@@ -130,14 +151,22 @@ func serveFinalize(_ context.Context, s *gcp.Stack) http.Handler {
 	})
 }
 
-// serveReclaim serves the timer, every minute.
+// serveReclaim serves the timer, every minute. It scales up the machines of pools whose
+// work waits, and withdraws requests for machines where none waits any more.
 func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
+	machines := autoscaler.ForInstallation(s, 0)
 	o := reclaim.ScheduleOptions{
 		Timings: host.Timings(s.Deployment.Health),
+		OnNeed:  machines.Record,
 		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check},
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
-		return reclaim.ScanOnce(ctx, s.Ports, o)
+		if err := reclaim.ScanOnce(ctx, s.Ports, o); err != nil {
+			machines.ScaleUp(ctx) // for the demand that the scan saw
+			return err
+		}
+		machines.Settle(ctx)
+		return nil
 	})
 }
 
@@ -147,10 +176,22 @@ func serveInterrupt(_ context.Context, s *gcp.Stack) http.Handler {
 		Deployment: s.Deployment,
 		Hints:      gcp.ProfileOf(s.Deployment).Hints,
 		FleetOf: func(_ context.Context, machine string) (string, error) {
-			return "", fault.New(fault.NotFound, "machine %s is in no fleet: the installation has none", machine)
+			return "", fault.New(fault.NotFound, "the name of machine %s is not that of a member of a group", machine)
 		},
 	})
-	return pushes(s, map[string]cloudrun.Handler{gcp.MachinesTopic: cloudrun.Notices(s.Ports, i.Handle)})
+	handle := func(ctx context.Context, n cloud.MachineNotice) error {
+		if pool, ok := gcp.PoolOfGroup(s.Deployment, n.Fleet); ok {
+			n.Fleet = s.Deployment.Cloud.FleetName(pool) // a pool has a group for each series
+		}
+		return i.Handle(ctx, n)
+	}
+	return pushes(s, map[string]cloudrun.Handler{gcp.MachinesTopic: cloudrun.Notices(s.Ports, handle)})
+}
+
+// serveLeave serves the requests of machines to leave their groups.
+func serveLeave(_ context.Context, s *gcp.Stack) http.Handler {
+	tokens := cloudrun.NewMachineTokens(s.Deployment.Cloud)
+	return cloudrun.Leave(s.Ports.Log, tokens, s.Machines().Remove)
 }
 
 // serveAPI serves the API. If the config allows the secret api-token, requests must

@@ -83,13 +83,6 @@ func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	}
 	d.Health, d.Worker.DrainBudget = p.health(), p.drainBudget
 	d.Cloud = p.cloud()
-	if fleet, ok := table["fleet"].(map[string]any); ok {
-		for _, key := range p.unusedFleetKeys {
-			if _, ok := fleet[key]; ok {
-				c.add("cloud.fleet."+key, "rollout does not start and end machines on the provider %q: remove it", p.name)
-			}
-		}
-	}
 	if _, ok := tree["bucket"]; ok {
 		c.add("bucket", "%s names the bucket: remove this key", p.bucketKey)
 	}

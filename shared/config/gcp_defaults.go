@@ -2,8 +2,7 @@ package config
 
 import "time"
 
-// gcp is the entry of Google Cloud in the table of providers. The deployment makes
-// groups of machines there, and people start the machines.
+// gcp is the entry of Google Cloud in the table of providers.
 func gcp() provider {
 	return provider{
 		name:   ProviderGCP,
@@ -19,7 +18,6 @@ func gcp() provider {
 		instanceTypeRemedy: `write one such as "g2-standard-8"`,
 		maxInstanceTypes:   10,
 		jobs:               true,
-		unusedFleetKeys:    []string{"shards_per_machine", "idle"},
 	}
 }
 

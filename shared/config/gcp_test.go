@@ -62,10 +62,6 @@ func TestGoogleCloudProblems(t *testing.T) {
 			`d.toml:7: cloud.secrets.prefix: "a/" can't be used here: use at most 100 of letters, digits, - and _`},
 		"a machine of another cloud": {gcpHead + "fleet.instance_types = ['g6.xlarge']",
 			`d.toml:7: cloud.fleet.instance_types[0]: "g6.xlarge" can't be used here: write one such as "g2-standard-8"`},
-		"machines that start by themselves": {gcpHead + "fleet.shards_per_machine = 3\nfleet.idle = '1m'",
-			`d.toml:7: cloud.fleet.shards_per_machine: rollout does not start and end machines on the provider "gcp": ` +
-				"remove it\n" +
-				`d.toml:8: cloud.fleet.idle: rollout does not start and end machines on the provider "gcp": remove it`},
 		"unknown machines of a pool": {gcpHead + "[[pool]]\nname = 'a'\nmodel = 'm'\nmachines = 'cloudrun'",
 			`d.toml:10: pool[0].machines: "cloudrun" is not a valid kind of machines; did you mean "cloud-run"?`},
 		"a project on AWS": {head + cloudHead + "project = 'acme-ml'",
@@ -78,6 +74,14 @@ func TestGoogleCloudProblems(t *testing.T) {
 			_, err := ParseDeployment("d.toml", []byte(c.src))
 			wantProblem(t, err, c.want)
 		})
+	}
+}
+
+func TestGoogleCloudStartsAndEndsMachines(t *testing.T) {
+	t.Parallel()
+	got, err := ParseDeployment("d.toml", []byte(gcpHead+"fleet.shards_per_machine = 3\nfleet.idle = '1m'\n"))
+	if err != nil || got.Cloud.Fleet.ShardsPerMachine != 3 || got.Cloud.Fleet.IdleTimeout != Duration(time.Minute) {
+		t.Errorf("fleet %+v, %v", got.Cloud.Fleet, err)
 	}
 }
 

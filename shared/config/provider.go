@@ -30,9 +30,6 @@ type provider struct {
 	instanceTypeRemedy string         // the remedy for a name that does not match
 	maxInstanceTypes   int            // maximum number of types in one group of machines
 	jobs               bool           // a pool's machines may be MachinesCloudRun
-	// unusedFleetKeys are the keys of [cloud.fleet] without effect, where rollout does not
-	// start and end machines itself.
-	unusedFleetKeys []string
 }
 
 // providers lists the clouds that this version supports.

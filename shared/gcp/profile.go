@@ -11,22 +11,21 @@ import (
 
 // ProfileOf returns the capabilities and hints of a stack, whose functions Cloud Run
 // starts when they are needed, and whose queues are billed by request; see
-// cloud.Provider. Machines are started by people: the stack has no fleet.
+// cloud.Provider.
 func ProfileOf(d config.Deployment) cloud.Profile {
 	logs := func(function string) string {
 		return fmt.Sprintf("`gcloud run services logs read %s --region=%s --project=%s`",
 			d.Cloud.FunctionName(function), d.Cloud.Region, d.Cloud.Project)
 	}
 	return cloud.Profile{
-		Capabilities: cloud.Capabilities{LongPoll: true, BilledQueues: true, DeclaredQueues: true, RemoteBucket: true},
+		Capabilities: cloud.Capabilities{LongPoll: true, BilledQueues: true, ManagedFleet: true, DeclaredQueues: true,
+			RemoteBucket: true},
 		Hints: cloud.Hints{
 			PickupTime: 30 * time.Second, // functions may have to start first
 			Start: fmt.Sprintf("look at the functions' logs: %s, and %s",
 				logs(host.PlanFunction), logs(host.CoordinateFunction)),
-			Workers: func(pool string) string {
-				return "start `gpuworker --cloud gcp --pool " + pool + "` on a machine with a GPU"
-			},
-			Replacement: "start `gpuworker` on other machines",
+			Workers:     func(pool string) string { return workersHint(d, pool) },
+			Replacement: "other machines start while there is work",
 			ConsoleOutput: func(machine string) string {
 				if execution, task, ok := executionOf(machine); ok {
 					return fmt.Sprintf(`gcloud logging read 'labels."run.googleapis.com/execution_name"=%q AND `+
@@ -39,4 +38,16 @@ func ProfileOf(d config.Deployment) cloud.Profile {
 				logs(host.SubmitFunction)),
 		},
 	}
+}
+
+// workersHint tells how a pool gets workers.
+func workersHint(d config.Deployment, pool string) string {
+	c := d.Cloud
+	if d.Pool(pool).Machines == config.MachinesCloudRun {
+		return fmt.Sprintf("start tasks of its job: `gcloud run jobs execute %s --region=%s --project=%s`",
+			c.FleetName(pool), c.Region, c.Project)
+	}
+	return fmt.Sprintf("wait some minutes for a machine, which needs a quota and capacity; "+
+		"`gcloud compute instance-groups managed list-errors %s --region=%s --project=%s` says why none starts",
+		GroupNames(c, pool)[0], c.Region, c.Project)
 }

@@ -17,8 +17,9 @@ import (
 // auditEntry is an entry of the audit log about an instance.
 type auditEntry struct {
 	Payload struct {
-		Method string `json:"methodName"`
-		Status struct {
+		Method   string `json:"methodName"`
+		Resource string `json:"resourceName"` // Example: "projects/p/zones/z/instances/rollout-small-g2-x1c2"
+		Status   struct {
 			Message string `json:"message"`
 		} `json:"status"`
 	} `json:"protoPayload"`
@@ -45,6 +46,8 @@ var (
 	instanceID = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
 	// managerName matches the group in the message of a recreated instance.
 	managerName = regexp.MustCompile(`^Instance Group Manager '[^']*/instanceGroupManagers/([a-z0-9-]+)'`)
+	// memberName matches the group in the name of an instance that a group made.
+	memberName = regexp.MustCompile(`/instances/([a-z0-9-]+)-[a-z0-9]{4}$`)
 )
 
 // longestReason bounds what is kept of Google's own words, in bytes.
@@ -68,7 +71,11 @@ func readNotice(entry []byte) (n cloud.MachineNotice, ok bool, err error) {
 	said := e.Payload.Status.Message
 	n = cloud.MachineNotice{Kind: kind, Machine: e.Resource.Labels.Instance, At: e.Timestamp,
 		Reason: text.Truncate(cmp.Or(said, e.Payload.Method), longestReason, "")}
-	if group := managerName.FindStringSubmatch(said); group != nil {
+	group := managerName.FindStringSubmatch(said)
+	if group == nil {
+		group = memberName.FindStringSubmatch(e.Payload.Resource)
+	}
+	if group != nil {
 		n.Fleet = group[1]
 	}
 	return n, true, nil

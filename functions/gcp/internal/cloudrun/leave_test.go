@@ -1,0 +1,115 @@
+package cloudrun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/auth/credentials/idtoken"
+
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/gcp"
+)
+
+// installation is the [cloud] of the machines' installation.
+var installation = config.Cloud{Name: "rollout", Project: "acme-ml"}
+
+// claimsOf are those of the identity token of a machine of the installation, with changes.
+func claimsOf(changes map[string]any) map[string]any {
+	claims := map[string]any{
+		"iss": "https://accounts.google.com", "email": gcp.LeaveAccount(installation), "email_verified": true,
+		"google": map[string]any{"compute_engine": map[string]any{
+			"instance_id": "1844", "instance_name": "rollout-small-g2-x1c2", "project_id": "acme-ml",
+		}},
+	}
+	maps.Copy(claims, changes)
+	return claims
+}
+
+// leave sends a request to leave with the body, to a service whose Google says that every
+// token has the claims, or fails to. It returns the status and the machines removed.
+func leave(t *testing.T, body string, claims map[string]any, broken, removal error) (status int, removed []string) {
+	t.Helper()
+	tokens := NewMachineTokens(installation)
+	tokens.validate = func(_ context.Context, token, audience string) (*idtoken.Payload, error) {
+		if token != "good" || audience != "https://rollout-leave.acme-ml.internal" {
+			return nil, errors.New("idtoken: it is not signed")
+		}
+		issuer, _ := claims["iss"].(string)
+		return &idtoken.Payload{Issuer: issuer, Claims: claims}, broken
+	}
+	remove := func(_ context.Context, id, name string) error {
+		removed = append(removed, id+" "+name)
+		return removal
+	}
+	w := httptest.NewRecorder()
+	Leave(slog.New(slog.DiscardHandler), tokens, remove).
+		ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+	return w.Code, removed
+}
+
+// request is the body of a request with a token.
+func request(t *testing.T, token string) string {
+	t.Helper()
+	body, err := json.Marshal(gcp.LeaveRequest{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestMachineRemovesItselfAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		removal error
+		want    int
+	}{
+		"it leaves":         {nil, http.StatusNoContent},
+		"it is in no group": {fault.New(fault.NotFound, "no group has it"), http.StatusNotFound},
+		"not now":           {fault.New(fault.Unavailable, "Compute Engine is down"), http.StatusServiceUnavailable},
+	} {
+		status, removed := leave(t, request(t, "good"), claimsOf(nil), nil, c.removal)
+		if status != c.want || len(removed) != 1 || removed[0] != "1844 rollout-small-g2-x1c2" {
+			t.Errorf("%s: answered %d, removed %v, want %d", name, status, removed, c.want)
+		}
+	}
+}
+
+func TestOthersRemoveNoMachine(t *testing.T) {
+	t.Parallel()
+	of := func(id, project string) map[string]any {
+		return map[string]any{"google": map[string]any{"compute_engine": map[string]any{
+			"instance_id": id, "instance_name": "rollout-small-g2-x1c2", "project_id": project}}}
+	}
+	for name, c := range map[string]struct {
+		body   string
+		claims map[string]any
+		broken error
+		want   int
+	}{
+		"no body":               {"", nil, nil, http.StatusForbidden},
+		"a large body":          {`{"token":"` + strings.Repeat("x", 20<<10) + `"}`, nil, nil, http.StatusForbidden},
+		"no token":              {"{}", nil, nil, http.StatusForbidden},
+		"an unsigned token":     {request(t, "bad"), nil, nil, http.StatusForbidden},
+		"another issuer":        {request(t, "good"), map[string]any{"iss": "https://evil.example"}, nil, http.StatusForbidden},
+		"another account":       {request(t, "good"), map[string]any{"email": "me@acme.com"}, nil, http.StatusForbidden},
+		"an unverified account": {request(t, "good"), map[string]any{"email_verified": false}, nil, http.StatusForbidden},
+		"not a machine":         {request(t, "good"), map[string]any{"google": nil}, nil, http.StatusForbidden},
+		"another project":       {request(t, "good"), of("1844", "evil-ml"), nil, http.StatusForbidden},
+		"a name for an id":      {request(t, "good"), of("vm-1", "acme-ml"), nil, http.StatusForbidden},
+		"no public keys":        {request(t, "good"), nil, &net.DNSError{Err: "no such host"}, http.StatusServiceUnavailable},
+	} {
+		status, removed := leave(t, c.body, claimsOf(c.claims), c.broken, nil)
+		if status != c.want || len(removed) > 0 {
+			t.Errorf("%s: answered %d, removed %v, want %d", name, status, removed, c.want)
+		}
+	}
+}

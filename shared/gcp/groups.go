@@ -1,0 +1,247 @@
+package gcp
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"rollout/shared/capacity"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/core/scaling"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+)
+
+// groups are the machines of a pool on Compute Engine: a regional managed group for each
+// series of machine types, in the order of the config.
+//
+//	ScaleUp ──▶ lock ──▶ sizes, instances, errors ──▶ scaling.Spread ──▶ withdraw, resize
+//
+// A group's size is only ever raised by resize, because Compute Engine would pick the
+// machines that a lower size ends. Requests that were not fulfilled are given up by
+// deleting their instances, which do not exist. Working machines leave by themselves:
+// see Leave.
+type groups struct {
+	pool     string
+	names    []string
+	managers *managers
+	docs     document.Store
+	clock    clock.Clock
+	log      *slog.Logger
+}
+
+var (
+	_ capacity.Fleet      = (*groups)(nil)
+	_ capacity.Withdrawer = (*groups)(nil)
+)
+
+// GroupNames returns the names of a pool's groups, as the deployment makes them: one for
+// each series of machine types. Examples: "rollout-small-g2", "rollout-small-a2".
+func GroupNames(c config.Cloud, pool string) (names []string) {
+	for _, instanceType := range c.Fleet.InstanceTypes {
+		series, _, _ := strings.Cut(instanceType, "-")
+		if name := c.FleetName(pool) + "-" + series; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PoolOfGroup returns the pool whose machines a group has.
+func PoolOfGroup(d config.Deployment, group string) (pool string, ok bool) {
+	for _, p := range d.InferPools() {
+		if p.Machines != config.MachinesCloudRun && slices.Contains(GroupNames(d.Cloud, p.Name), group) {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+// ScaleUp asks for machines until the pool has so many; see capacity.Fleet. While
+// another call works on the pool's groups it does nothing.
+func (g *groups) ScaleUp(ctx context.Context, _ string, machines int) error {
+	return g.locked(ctx, func(ctx context.Context, l *groupsLock) error {
+		seen, err := g.observe(ctx, l.state.Memory)
+		if err != nil {
+			return err
+		}
+		if len(seen) == 0 {
+			return &fault.Error{Kind: fault.NotFound,
+				Err:    fault.New(fault.NotFound, "none of the groups %s exists", strings.Join(g.names, ", ")),
+				Remedy: "deploy with gpu=true, or start workers of the pool " + g.pool + " yourself"}
+		}
+		sources := make([]scaling.Source, len(seen))
+		for i, s := range seen {
+			sources[i] = s.source
+		}
+		orders, memory := scaling.Spread(machines, sources, l.state.Memory, g.clock.Now())
+		if err := g.report(ctx, seen, memory); err != nil {
+			return err
+		}
+		l.state.Memory = memory
+		return g.perform(ctx, l, seen, orders)
+	})
+}
+
+// Withdraw gives up requests for machines that do not exist; see capacity.Withdrawer.
+// Without requests it only reads a document.
+func (g *groups) Withdraw(ctx context.Context, _ string) error {
+	outstanding, err := g.outstanding(ctx)
+	if err != nil || !outstanding {
+		return err
+	}
+	return g.locked(ctx, func(ctx context.Context, l *groupsLock) error {
+		seen, err := g.observe(ctx, l.state.Memory)
+		if err != nil {
+			return err
+		}
+		var orders []scaling.Order
+		for _, s := range seen {
+			if s.source.Pending > 0 {
+				orders = append(orders, scaling.Order{Source: s.source.Name, Withdraw: true})
+			}
+		}
+		return g.perform(ctx, l, seen, orders)
+	})
+}
+
+// seenGroup is a group as it was seen.
+type seenGroup struct {
+	source scaling.Source
+	size   int
+	absent []string // URLs of instances that do not exist
+	listed int      // instances that are not about to leave
+	why    string   // the newest problem, in Compute Engine's words
+}
+
+// observe reads the groups that exist.
+func (g *groups) observe(ctx context.Context, memory map[string]scaling.Memory) (all []seenGroup, err error) {
+	for _, name := range g.names {
+		s := seenGroup{source: scaling.Source{Name: name}}
+		s.size, err = g.managers.size(ctx, name)
+		if fault.Is(err, fault.NotFound) { // no zone has its machines, or the deployment has no machines
+			continue
+		}
+		if err == nil && (s.size > 0 || memory[name].Present > 0) {
+			err = g.inspect(ctx, &s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// inspect reads the instances of a group, and the errors if some of them do not exist.
+func (g *groups) inspect(ctx context.Context, s *seenGroup) error {
+	instances, err := g.managers.instances(ctx, s.source.Name)
+	if err != nil {
+		return err
+	}
+	for _, i := range instances {
+		switch {
+		case i.leaving():
+			continue
+		case i.present():
+			s.source.Present++
+		case i.absent():
+			s.absent = append(s.absent, i.URL)
+		}
+		s.listed++
+	}
+	s.source.Pending = max(0, s.size-s.source.Present)
+	if s.source.Pending == 0 {
+		return nil
+	}
+	failures, err := g.managers.errors(ctx, s.source.Name)
+	if err != nil {
+		return err
+	}
+	for _, f := range failures {
+		if f.At.After(s.source.Problem.At) && f.Details.Action != "DELETING" {
+			s.source.Problem = scaling.Problem{Kind: problemKind(f.Error.Code, f.Error.Message), At: f.At}
+			s.why = problemText(f.Error.Code, f.Error.Message)
+		}
+	}
+	return nil
+}
+
+// perform carries out the orders, withdrawals first. It resizes only while the lock is
+// held for certain: a late request could lower a size that another call has raised.
+func (g *groups) perform(ctx context.Context, l *groupsLock, seen []seenGroup, orders []scaling.Order) error {
+	pending := map[string]int{}
+	for _, s := range seen {
+		pending[s.source.Name] = s.source.Pending
+	}
+	for _, o := range orders {
+		at := slices.IndexFunc(seen, func(s seenGroup) bool { return s.source.Name == o.Source })
+		s := seen[at]
+		if o.Withdraw {
+			left, err := g.withdraw(ctx, l, s)
+			if err != nil {
+				return err
+			}
+			pending[o.Source] = left
+			continue
+		}
+		if err := l.check(g.clock.Now()); err != nil {
+			return err
+		}
+		l.state.Outstanding = true
+		if err := g.managers.resize(ctx, o.Source, s.size+o.Add); err != nil {
+			return err
+		}
+		pending[o.Source] += o.Add
+		g.log.InfoContext(ctx, "asked for machines", observe.KeyPool, g.pool, "group", o.Source, "machines", o.Add)
+	}
+	l.state.Outstanding = false
+	for _, n := range pending {
+		l.state.Outstanding = l.state.Outstanding || n > 0
+	}
+	return nil
+}
+
+// withdraw gives up what is pending in a group, and returns how much of it is left: a
+// machine that is about to end is pending, too, and drains undisturbed.
+func (g *groups) withdraw(ctx context.Context, l *groupsLock, s seenGroup) (left int, err error) {
+	switch {
+	case s.listed == 0: // the group has not begun, and nothing works
+		if err := l.check(g.clock.Now()); err != nil {
+			return 0, err
+		}
+		err = g.managers.resize(ctx, s.source.Name, 0)
+	case len(s.absent) > 0:
+		err = g.managers.remove(ctx, s.source.Name, s.absent)
+		left = s.source.Pending - len(s.absent)
+	default:
+		return s.source.Pending, nil
+	}
+	if err == nil {
+		g.log.InfoContext(ctx, "gave up machines that did not come", observe.KeyPool, g.pool, "group", s.source.Name,
+			"machines", s.source.Pending-left, observe.KeyReason, s.why)
+	}
+	return max(0, left), err
+}
+
+// report notes, for people, why the pool gets no machines: the newest problem of the
+// groups that pause.
+func (g *groups) report(ctx context.Context, seen []seenGroup, memory map[string]scaling.Memory) error {
+	var newest seenGroup
+	for _, s := range seen {
+		pauses := memory[s.source.Name].RetryAt.After(g.clock.Now())
+		if pauses && s.why != "" && s.source.Problem.At.After(newest.source.Problem.At) {
+			newest = s
+		}
+	}
+	if newest.why == "" {
+		return nil
+	}
+	retryAt := memory[newest.source.Name].RetryAt.UTC().Format(time.TimeOnly)
+	return noteAbsence(ctx, g.docs, g.pool, newest.source.Problem.At,
+		newest.why+" (group "+newest.source.Name+"; it is asked again after "+retryAt+" UTC)")
+}

@@ -1,0 +1,96 @@
+package gcp
+
+import (
+	"context"
+	"time"
+
+	"rollout/shared/core/scaling"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+)
+
+// groupsState is the document fleet/<pool>/groups: who may change the sizes of a pool's
+// groups now, and what their past tells. Only functions write it.
+type groupsState struct {
+	Schema      int                       `json:"schema"`
+	LockedUntil time.Time                 `json:"locked_until,omitzero"`
+	Outstanding bool                      `json:"outstanding"` // machines were asked for that do not exist
+	Memory      map[string]scaling.Memory `json:"memory,omitempty"`
+}
+
+const (
+	// lockDuration is how long a lock is held at most: a function that ended must not
+	// hold it for long, and one that is slow must not lose it.
+	lockDuration = 2 * time.Minute
+	// lockMargin is the part of it in which nothing begins any more that must not happen
+	// without the lock: more than a request takes.
+	lockMargin = 2 * computeTimeout
+)
+
+// groupsLock is the lock of a pool's groups while it is held.
+type groupsLock struct {
+	state groupsState
+	until time.Time
+}
+
+// check fails with Unavailable if the lock may soon be another's.
+func (l *groupsLock) check(now time.Time) error {
+	if !now.Add(lockMargin).Before(l.until) {
+		return fault.New(fault.Unavailable, "the pool's groups took too long to answer: others may change them by now")
+	}
+	return nil
+}
+
+// groupsKey returns the key of the state of a pool's groups.
+func groupsKey(pool string) string { return record.FleetKey(pool) + "/groups" }
+
+// outstanding reports whether machines were asked for that did not exist when the groups
+// were last seen.
+func (g *groups) outstanding(ctx context.Context) (bool, error) {
+	var state groupsState
+	_, _, err := host.Load(ctx, g.docs, groupsKey(g.pool), &state)
+	return state.Outstanding, err
+}
+
+// locked calls do while this call holds the lock, and keeps what it changed of the state.
+// If another call holds the lock, it returns nil: that one does the work, and callers
+// repeat their call while work waits.
+func (g *groups) locked(ctx context.Context, do func(ctx context.Context, l *groupsLock) error) error {
+	key := groupsKey(g.pool)
+	var state groupsState
+	rev, _, err := host.Load(ctx, g.docs, key, &state)
+	now := g.clock.Now()
+	if err != nil || state.LockedUntil.After(now) {
+		return err
+	}
+	state.Schema, state.LockedUntil = record.Schema, now.Add(lockDuration).UTC()
+	rev, err = host.Save(ctx, g.docs, key, state, rev)
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l := &groupsLock{state: state, until: state.LockedUntil}
+	inTime, cancel := context.WithTimeout(ctx, lockDuration-lockMargin)
+	defer cancel()
+	err = do(inTime, l)
+	g.unlock(ctx, l.state, rev)
+	return err
+}
+
+// unlock saves the state without the lock, also if ctx has ended. If that fails, the lock
+// expires.
+func (g *groups) unlock(ctx context.Context, state groupsState, rev document.Revision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	state.LockedUntil = time.Time{}
+	_, err := host.Save(ctx, g.docs, groupsKey(g.pool), state, rev)
+	if err != nil {
+		g.log.WarnContext(ctx, "the lock of the groups is not released: it expires by itself",
+			observe.KeyPool, g.pool, observe.KeyError, err)
+	}
+}
