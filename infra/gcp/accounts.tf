@@ -54,6 +54,10 @@ resource "google_project_iam_custom_role" "role" {
       permissions = ["run.jobs.run", "run.jobs.runWithOverrides", "run.executions.list",
       "run.executions.cancel"]
     }
+    machines = {
+      title       = "start machines of groups, and end those that ask for it"
+      permissions = ["compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update"]
+    }
   }
   role_id     = "${local.role_prefix}_${each.key}"
   title       = "rollout (${local.name}): ${each.value.title}"
@@ -117,6 +121,15 @@ resource "google_project_iam_member" "documents" {
     title      = "${local.name}-database"
     expression = local.of_database
   }
+}
+
+# Groups have no policies of their own either. Machines have no grant of Compute Engine: they
+# ask the function leave.
+resource "google_project_iam_member" "machines" {
+  for_each = length(local.groups) > 0 ? local.scalers : toset([])
+  project  = local.project
+  role     = google_project_iam_custom_role.role["machines"].name
+  member   = google_service_account.program[each.key].member
 }
 
 resource "google_pubsub_topic_iam_member" "publish" {

@@ -1,12 +1,12 @@
 # Each machine of a group runs this script as root at each start. It starts an inference
 # server in a container for each GPU, and one worker program for all of them. The template
 # of the machines exports these variables before this text: ROLLOUT_CONFIG (the
-# deployment's config), ROLLOUT_POOL, ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE,
+# deployment's config), ROLLOUT_AUDIENCE (of the machine's identity tokens), ROLLOUT_POOL, ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE,
 # ROLLOUT_PROJECT, ROLLOUT_PROGRAMS (the bucket of programs), ROLLOUT_WORKER (the worker's
 # object in it) and ROLLOUT_HUB_SECRET (the secret with Hugging Face's token, or empty).
 #
 # If a step fails, the machine records the reason, so that the pool's runs pause if machine
-# after machine fails, and powers off. Its last words are in Cloud Logging.
+# after machine fails, leaves its group, and powers off. Its last words are in Cloud Logging.
 set -euo pipefail
 
 root=${ROLLOUT_ROOT:-} # root of the file system; tests set it to a folder
@@ -56,6 +56,17 @@ if [ -x "$program" ]; then
   config=${ROLLOUT_ROOT:-}/etc/rollout/rollout.toml
   timeout 60 "$program" --cloud gcp --config "$config" --pool "$ROLLOUT_POOL" --give-up "$*"
 fi
+# Leave the group by the function that the metadata name: otherwise the group starts the
+# machine again, or another one.
+metadata=http://metadata.google.internal/computeMetadata/v1/instance
+ask() { curl -fsS -m 10 -H 'Metadata-Flavor: Google' "$metadata/$1"; }
+for try in 1 2 3; do
+  address=$(ask attributes/rollout-leave) &&
+    token=$(ask "service-accounts/default/identity?audience=$ROLLOUT_AUDIENCE&format=full") &&
+    printf 'header = "Authorization: Bearer %s"\ndata = "{\\"token\\":\\"%s\\"}"\n' "$token" "$token" |
+    curl -fsS -m 60 -K - -H 'Content-Type: application/json' "$address" && break
+  sleep "$try"
+done
 exec systemctl poweroff
 END
   chmod 755 "$home/give-up"
@@ -110,7 +121,7 @@ quote_unit() {
 # Writes the systemd unit of the worker. A spot machine is switched off 30 s after its
 # notice; the worker drains within 15 s, before the servers stop.
 write_worker() {
-  local arguments=(--cloud gcp --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --log-format json)
+  local arguments=(--cloud gcp --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json)
   local after=network-online.target gpu engines=
   for gpu in "$@"; do
     engines+=${engines:+,}http://127.0.0.1:$((8000 + gpu))/v1
@@ -151,7 +162,7 @@ Description=rollout: give the machine up
 
 [Service]
 Type=oneshot
-Environment=ROLLOUT_POOL=$ROLLOUT_POOL
+Environment=ROLLOUT_POOL=$ROLLOUT_POOL ROLLOUT_AUDIENCE=$ROLLOUT_AUDIENCE
 ExecStart=/opt/rollout/give-up the worker failed again and again, see its log above
 END
 }
@@ -178,7 +189,8 @@ boot() {
   write_give_up
   # A step that hangs, as with a broken GPU driver, must not leave the machine running.
   systemd-run --quiet --unit rollout-overdue --on-active="$((ready_within + 900))" \
-    --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" "$home/give-up" "it was not set up in time"
+    --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" --setenv=ROLLOUT_AUDIENCE="$ROLLOUT_AUDIENCE" \
+    "$home/give-up" "it was not set up in time"
   printf '%s\n' "$ROLLOUT_CONFIG" >"$root/etc/rollout/rollout.toml"
   retry fetch_worker || { say "the worker can't be fetched from the bucket $ROLLOUT_PROGRAMS"; return 1; }
   chmod 755 "$home/gpuworker"

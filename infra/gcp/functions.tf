@@ -6,8 +6,11 @@ resource "google_cloud_run_v2_service" "function" {
   location            = local.region
   deletion_protection = false
 
-  # Pub/Sub and Cloud Scheduler of the project are internal callers.
-  ingress = each.key == "api" ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
+  # Pub/Sub and Cloud Scheduler of the project are internal callers. Machines with external
+  # addresses are not.
+  ingress = contains(["api", "leave"], each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
+
+  custom_audiences = each.key == "leave" ? [local.leave_audience] : null
 
   # With the secret api-token, the API asks every caller for that token itself.
   invoker_iam_disabled = each.key == "api" && local.open_api
@@ -50,11 +53,19 @@ resource "google_cloud_run_v2_service" "function" {
 }
 
 resource "google_cloud_run_v2_service_iam_member" "push" {
-  for_each = { for name, f in local.functions : name => f if name != "api" }
+  for_each = { for name, f in local.functions : name => f if !contains(["api", "leave"], name) }
   name     = google_cloud_run_v2_service.function[each.key].name
   location = local.region
   role     = google_project_iam_custom_role.role["call"].name
   member   = "serviceAccount:${local.push_account}"
+}
+
+# A machine leaves its group by asking the function leave, which takes no other callers.
+resource "google_cloud_run_v2_service_iam_member" "leave" {
+  name     = google_cloud_run_v2_service.function["leave"].name
+  location = local.region
+  role     = google_project_iam_custom_role.role["call"].name
+  member   = google_service_account.program["worker"].member
 }
 
 # Cloud Storage publishes with its own account. Without the grant, making the notification

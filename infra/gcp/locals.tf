@@ -108,7 +108,26 @@ locals {
       publishes   = ["coordinate", "submit"]
       secrets     = local.open_api ? [local.token_secret] : []
     }
+    leave = {
+      # Machines call it to leave their groups; see shared/gcp/leave.go.
+      memory      = "512Mi"
+      concurrency = 20
+      instances   = 2
+      reads       = []
+      creates     = []
+      removes     = []
+      documents   = []
+      publishes   = []
+      secrets     = []
+    }
   }
+
+  # The functions that change the sizes of the groups of machines.
+  scalers = toset(["coordinate", "reclaim", "leave"])
+
+  # The audience of the tokens by which machines prove who they are. The function knows it
+  # from its config; it does not know its own address.
+  leave_audience = "https://${local.name}-leave.${local.project}.internal"
 
   # What workers may do. They process untrusted prompts, so they get the least. They may
   # create objects and cannot replace them: to replace is to delete, for Cloud Storage.

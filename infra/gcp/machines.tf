@@ -1,7 +1,7 @@
 # A regional group of machines for each pool and series of machine types. Types of one
 # series have the same disks, so a group may start any of them, in any zone that has one.
 #
-# A group is empty until somebody raises its size, and Terraform ignores the size from then
+# A group is empty until functions raise its size, and Terraform ignores the size from then
 # on: a new deployment never ends a working machine.
 
 data "google_compute_zones" "all" {
@@ -44,6 +44,7 @@ locals {
   startup_scripts = { for pool in local.group_pools : pool => join("", [
     "#!/usr/bin/env bash\n",
     join("", [for name, value in {
+      ROLLOUT_AUDIENCE     = local.leave_audience
       ROLLOUT_CONFIG       = var.settings.config
       ROLLOUT_ENGINE_IMAGE = var.settings.engine_image
       ROLLOUT_HUB_SECRET   = local.token_of_hub
@@ -124,6 +125,7 @@ resource "google_compute_region_instance_template" "machine" {
     startup-script             = local.startup_scripts[each.value.pool]
     serial-port-logging-enable = "TRUE" # the boot log outlives the machine
     block-project-ssh-keys     = "TRUE"
+    rollout-leave              = google_cloud_run_v2_service.function["leave"].uri
   }
 
   lifecycle {

@@ -71,7 +71,7 @@ func TestMistakesAreFound(t *testing.T) {
 				"member = data.google_storage_project_service_account.agent.member",
 				"member = local.pubsub_agent"},
 			"Cloud Storage may not publish to google_pubsub_topic.id(rollout-objects)"},
-		"no caller": {edit{"functions.tf", `if name != "api" }`, `if name != "api" && name != "plan" }`},
+		"no caller": {edit{"functions.tf", `if !contains(["api", "leave"], name) }`, `if name != "api" && name != "plan" }`},
 			"google_service_account.email(rollout-push) may not call rollout-plan"},
 		"no reader of the audit log": {
 			edit{"functions.tf",
@@ -130,6 +130,41 @@ func TestMistakesAreFound(t *testing.T) {
 				"nvidia-580\"",
 				"nvidia-570\""},
 			"has no driver of version 580"},
+		"functions that can't start machines": {
+			edit{"accounts.tf",
+				`? local.scalers : toset([])`,
+				`? toset(["leave"]) : toset([])`},
+			"the function reclaim may not change its size"},
+		"machines that may end others": {
+			edit{"locals.tf",
+				`toset(["coordinate", "reclaim", "leave"])`,
+				`toset(["coordinate", "reclaim", "leave", "worker"])`},
+			"machines may change groups"},
+		"a role with more of Compute Engine": {
+			edit{"accounts.tf",
+				`"compute.instanceGroupManagers.update"]`,
+				`"compute.instanceGroupManagers.update", "compute.instances.delete"]`},
+			"it has the permission compute.instances.delete"},
+		"machines that may not leave": {
+			edit{"functions.tf",
+				`member   = google_service_account.program["worker"].member`,
+				`member   = google_service_account.program["api"].member`},
+			"machines may not call it"},
+		"machines whose tokens are refused": {
+			edit{"functions.tf",
+				`[local.leave_audience]`,
+				`[local.name]`},
+			"it refuses the tokens of machines"},
+		"machines that can't reach the function": {
+			edit{"functions.tf",
+				`contains(["api", "leave"], each.key) ? "INGRESS`,
+				`contains(["api"], each.key) ? "INGRESS`},
+			"machines with external addresses can't reach it"},
+		"machines without an address to leave by": {
+			edit{"machines.tf",
+				`rollout-leave              =`,
+				`leave =`},
+			"its machines do not know how to leave"},
 		"soft delete": {edit{"data.tf", "retention_duration_seconds = 0", "retention_duration_seconds = 604800"},
 			"deleted objects are billed"},
 		"soft delete by default": {

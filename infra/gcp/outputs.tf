@@ -4,7 +4,7 @@ output "api_url" {
 }
 
 output "groups" {
-  description = "The groups of machines, which have size 0 until somebody raises them."
+  description = "The groups of machines, which have size 0 while no work waits."
   value       = [for g in google_compute_region_instance_group_manager.machines : g.name]
 }
 

@@ -36,6 +36,7 @@ func violations(t *testing.T, d deployment) []string {
 	c.buckets()
 	c.services()
 	c.machines()
+	c.fleet()
 	c.jobs()
 	return c.found
 }
@@ -270,6 +271,56 @@ func (c *checker) machines() {
 		c.want(m, version >= 580, "the image %s has no driver of version 580 or later", disk.text("source_image"))
 		c.want(m, disk["auto_delete"] == true, "its disk outlives it")
 	}
+}
+
+// fleet checks that functions can start machines, and that machines can leave, but change
+// nothing of Compute Engine themselves.
+func (c *checker) fleet() {
+	const (
+		machines = "google_project_iam_custom_role.name(rollout_machines)"
+		worker   = "google_service_account.member(rollout-worker)"
+	)
+	groups := c.d.of("google_compute_region_instance_group_manager")
+	if len(groups) == 0 {
+		return
+	}
+	for _, function := range []string{"coordinate", "reclaim", leaveFunction} {
+		c.want(groups[0], c.granted("google_project_iam_member", "project", "acme-ml", machines,
+			"google_service_account.member(rollout-"+function+")"), "the function %s may not change its size", function)
+	}
+	for _, r := range c.d {
+		if strings.Contains(r.Type, "_iam_member") && r.Values.text("role") == machines {
+			who := r.Values.text("member")
+			c.want(r, who != worker, "machines may change groups")
+		}
+		if strings.HasSuffix(r.Type, "_iam_custom_role") {
+			for _, p := range r.Values.texts("permissions") {
+				compute := strings.HasPrefix(p, "compute.")
+				c.want(r, !compute || r.Values.text("role_id") == "rollout_machines" &&
+					(p == "compute.instanceGroupManagers.get" || p == "compute.instanceGroupManagers.update"),
+					"it has the permission %s", p)
+			}
+		}
+	}
+	for _, s := range c.d.of("google_cloud_run_v2_service") {
+		if s.Values.text("name") != "rollout-"+leaveFunction {
+			continue
+		}
+		c.want(s, slices.Equal(s.Values.texts("custom_audiences"), []string{leaveAudience}),
+			"it refuses the tokens of machines")
+		c.want(s, s.Values.text("ingress") == "INGRESS_TRAFFIC_ALL", "machines with external addresses can't reach it")
+		c.want(s, c.granted("google_cloud_run_v2_service_iam_member", "name", s.Values.text("name"),
+			"google_project_iam_custom_role.name(rollout_call)", worker), "machines may not call it")
+		for _, m := range c.d.of("google_compute_region_instance_template") {
+			metadata, _ := m.Values["metadata"].(map[string]any)
+			script, _ := metadata["startup-script"].(string)
+			c.want(m, metadata["rollout-leave"] == s.Values.text("uri") &&
+				strings.Contains(script, "export ROLLOUT_AUDIENCE='"+leaveAudience+"'"),
+				"its machines do not know how to leave")
+		}
+		return
+	}
+	c.add(groups[0], "there is no function by which its machines leave")
 }
 
 func (c *checker) jobs() {

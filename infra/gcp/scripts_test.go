@@ -143,6 +143,9 @@ case $* in
 */token*) echo '{"access_token": "secret-token"}' ;;
 *versions/latest:access*) echo '{"payload": {"data": "aHViLXRva2Vu"}}' ;;
 *storage.googleapis.com*) printf '#!/bin/sh\n' >"$to" ;;
+*attributes/rollout-leave*) echo https://leave.example ;;
+*identity*) echo identity-token ;;
+*leave.example*) cat >"${0%/*}/../leave" ;;
 esac`,
 		"systemctl": "", "systemd-run": "", "iptables": "", "useradd": "", "id": "exit 1", "journalctl": "",
 		"nvidia-smi": "echo 0; echo 1",
@@ -151,7 +154,8 @@ esac`,
 
 // machineVariables are those of a machine, besides the ones of every computer.
 var machineVariables = []string{"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0.11.0", "ROLLOUT_PROJECT=acme-ml",
-	"ROLLOUT_PROGRAMS=acme-rollout-programs", "ROLLOUT_WORKER=gpuworker-1", "ROLLOUT_HUB_SECRET=rollout-hf-token"}
+	"ROLLOUT_PROGRAMS=acme-rollout-programs", "ROLLOUT_WORKER=gpuworker-1", "ROLLOUT_HUB_SECRET=rollout-hf-token",
+	"ROLLOUT_AUDIENCE=https://rollout-leave.acme-ml.internal"}
 
 func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	t.Parallel()
@@ -180,7 +184,8 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	}
 }
 
-// A machine that can't be set up records why, and powers off.
+// A machine that can't be set up records why, leaves its group by its identity token, and
+// powers off.
 func TestMachineThatCannotWorkGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -200,7 +205,15 @@ func TestMachineThatCannotWorkGivesUp(t *testing.T) {
 			if !strings.Contains(string(out), "this machine gives up: it could not be set up: "+c.want) {
 				t.Errorf("it said %s, want %s", out, c.want)
 			}
-			have(t, machine.called(t), "systemctl poweroff")
+			calls := machine.called(t)
+			have(t, calls, "systemctl poweroff")
+			have(t, calls, "curl -fsS -m 10 -H Metadata-Flavor: Google http://metadata.google.internal/computeMetadata/v1/"+
+				"instance/service-accounts/default/identity?audience=https://rollout-leave.acme-ml.internal&format=full")
+			asked, err := os.ReadFile(filepath.Join(machine.root, "leave"))
+			want := "header = \"Authorization: Bearer identity-token\"\ndata = \"{\\\"token\\\":\\\"identity-token\\\"}\"\n"
+			if err != nil || string(asked) != want {
+				t.Errorf("it asked to leave with %q, %v, want %q", asked, err, want)
+			}
 		})
 	}
 }

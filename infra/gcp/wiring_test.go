@@ -19,7 +19,13 @@ import (
 
 // functionNames are those of functions/gcp.
 var functionNames = []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction, host.FinalizeFunction,
-	host.ReclaimFunction, host.InterruptFunction, host.APIFunction}
+	host.ReclaimFunction, host.InterruptFunction, host.APIFunction, leaveFunction}
+
+// leaveFunction and leaveAudience are those of shared/gcp/leave.go.
+const (
+	leaveFunction = "leave"
+	leaveAudience = "https://rollout-leave.acme-ml.internal"
+)
 
 // Topics of shared/gcp that no queue of the product names.
 const (
