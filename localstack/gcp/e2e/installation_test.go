@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,9 +16,12 @@ import (
 
 	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
+	"rollout/localstack/gcp/fakecompute"
 	"rollout/localstack/gcp/fakefirestore"
 	"rollout/localstack/gcp/fakegcs"
+	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/gcp/gateway"
 	"rollout/localstack/subprocess"
 	"rollout/shared/config"
 	"rollout/shared/gcp"
@@ -49,6 +53,11 @@ type installation struct {
 	firestore  *fakefirestore.Server
 	pubsub     *fakepubsub.Server
 	storage    *fakegcs.Server
+	compute    *fakecompute.Server // without groups, unless the test makes some
+	machines   *machines
+	signer     *fakemetadata.Signer
+	way        *gateway.Gateway
+	metadata   string            // of functions
 	toml       string            // the config
 	addresses  map[string]string // of the functions
 	services   []*service
@@ -92,6 +101,7 @@ func deploy(t *testing.T, f faults, more string) *installation {
 	t.Setenv(gcp.StorageEmulatorVariable, address)
 	t.Setenv(gcp.FirestoreEmulatorVariable, in.firestore.Address)
 	t.Setenv(gcp.PubSubEmulatorVariable, in.pubsub.Address)
+	in.startGoogle(t)
 
 	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
 	if err != nil {
@@ -101,7 +111,7 @@ func deploy(t *testing.T, f faults, more string) *installation {
 		t.Fatal(err)
 	}
 	for _, name := range []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction,
-		host.FinalizeFunction, host.ReclaimFunction, host.InterruptFunction} {
+		host.FinalizeFunction, host.ReclaimFunction, host.InterruptFunction, gcp.LeaveFunction} {
 		in.start(t, name)
 		if f.bill != nil {
 			in.addresses[name] = f.bill.serve(t, name, in.addresses[name])
@@ -109,6 +119,51 @@ func deploy(t *testing.T, f faults, more string) *installation {
 	}
 	in.createTopics(t)
 	return in
+}
+
+// startGoogle starts what programs reach at Google's hosts until the test ends: Compute
+// Engine, the keys of identity tokens, and the metadata of functions.
+func (in *installation) startGoogle(t *testing.T) {
+	t.Helper()
+	var err error
+	var end func()
+	if in.signer, err = fakemetadata.NewSigner(); err != nil {
+		t.Fatal(err)
+	}
+	if in.way, end, err = gateway.Start(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	in.machines = &machines{in: in, t: t, running: map[string]*machine{}}
+	in.compute = fakecompute.New(fakecompute.Options{Project: "acme-ml", Region: "us-central1",
+		Booted: in.machines.boot, Ended: in.machines.end})
+	for host, handler := range map[string]http.Handler{
+		"compute.googleapis.com": in.compute, "www.googleapis.com": in.signer,
+	} {
+		in.lead(t, host, handler)
+	}
+	_, in.metadata, end, err = fakemetadata.Start(fakemetadata.Instance{Project: "acme-ml", Number: "27"}, in.signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+}
+
+// lead serves a host of Google's until the test ends, for the installation's programs.
+func (in *installation) lead(t *testing.T, host string, handler http.Handler) {
+	t.Helper()
+	certificate, err := in.way.Certificate(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(listener) }() // it ends with Close
+	t.Cleanup(func() { _ = server.Close() })
+	in.way.Lead(host, listener.Addr().String())
 }
 
 // service is the process of a function.
@@ -154,7 +209,8 @@ func (in *installation) launch(t *testing.T, s *service) {
 	t.Helper()
 	_, port, _ := strings.Cut(s.address, ":")
 	s.cmd, s.ended = exec.Command(functions), make(chan error, 1)
-	s.cmd.Env = append(in.environment(), "FUNCTION_TARGET="+s.name, "PORT="+port, "LOCAL_ONLY=true")
+	s.cmd.Env = append(in.environment(), "FUNCTION_TARGET="+s.name, "PORT="+port, "LOCAL_ONLY=true",
+		"GCE_METADATA_HOST="+in.metadata)
 	s.cmd.Stdout, s.cmd.Stderr = in.log, in.log
 	if err := subprocess.Start(s.cmd); err != nil {
 		t.Fatal(err)
@@ -179,7 +235,7 @@ func (in *installation) environment() []string {
 		gcp.PubSubEmulatorVariable} {
 		all = append(all, variable+"="+os.Getenv(variable))
 	}
-	return all
+	return append(all, in.way.Environment()...)
 }
 
 // createTopics creates what the deployment creates: a topic with a push subscription

@@ -36,33 +36,42 @@ type machine struct {
 // boot starts a machine with a worker until the test ends.
 func (in *installation) boot(t *testing.T, n int) *machine {
 	t.Helper()
-	signer, err := fakemetadata.NewSigner()
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := &machine{id: fmt.Sprint(5229353360185505340 + n), ended: make(chan error, 1)}
 	var host string
 	var end func()
+	var err error
 	if m.metadata, host, end, err = fakemetadata.Start(fakemetadata.Instance{ID: m.id, Project: "acme-ml",
-		Zone: "us-central1-a", Number: "27", Name: fmt.Sprintf("rollout-default-%d", n)}, signer); err != nil {
+		Zone: "us-central1-a", Number: "27", Name: fmt.Sprintf("rollout-default-%d", n)}, in.signer); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(end)
-	m.worker = exec.Command(gpuworker, "--cloud", "gcp", "--pool", "default", "--engine", "mock")
+	if err := in.work(m, host, "--engine", "mock"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.kill)
+	return m
+}
+
+// work starts the machine's worker with more arguments. Its metadata server is at the
+// host.
+func (in *installation) work(m *machine, host string, arguments ...string) error {
+	m.worker = exec.Command(gpuworker, append([]string{"--cloud", "gcp", "--pool", "default"}, arguments...)...)
 	m.worker.Env = append(in.environment(), "GCE_METADATA_HOST="+host)
 	m.worker.Stdout, m.worker.Stderr = in.log, in.log
 	if err := subprocess.Start(m.worker); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	go func() {
 		m.ended <- m.worker.Wait()
 		close(m.ended)
 	}()
-	t.Cleanup(func() {
-		_ = m.worker.Process.Kill() // it may have ended
-		<-m.ended
-	})
-	return m
+	return nil
+}
+
+// kill ends the machine's worker with SIGKILL.
+func (m *machine) kill() {
+	_ = m.worker.Process.Kill() // it may have ended
+	<-m.ended
 }
 
 // preempt tells the machine, and the audit log, that the machine is taken back.

@@ -26,6 +26,8 @@ type Instance struct {
 	Project string // the project's id
 	Number  string // the project's number
 	Account string // the email of its service account
+	// Attributes are the values that a template or a group gave the instance.
+	Attributes map[string]string
 }
 
 // Server is the metadata server. It is safe for concurrent use.
@@ -71,6 +73,9 @@ func New(instance Instance, signer *Signer) *Server {
 		maintenance:                               "NONE",
 	} {
 		s.values[path] = value{content: content}
+	}
+	for name, content := range instance.Attributes {
+		s.values["instance/attributes/"+name] = value{content: content}
 	}
 	return s
 }
