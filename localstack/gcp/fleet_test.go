@@ -92,7 +92,7 @@ func rent(t *testing.T, before func(*http.Request)) *rented {
 		t.Fatal(err)
 	}
 	s, err := gcp.OpenStack(t.Context(), d, gcp.StackOptions{
-		Options: cloud.Options{Clock: c},
+		Options:  cloud.Options{Clock: c},
 		Services: []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: plainly(address)})},
 	})
 	if err != nil {
@@ -232,7 +232,8 @@ func TestWrongImageIsTold(t *testing.T) {
 	r.compute.SetImage(g2, false)
 	r.compute.SetImage(a2, false)
 	r.minutes(30, 1)
-	if why := r.reason(); !strings.Contains(why, "template") || !strings.Contains(why, "images/family/absent' was not found") {
+	why := r.reason()
+	if !strings.Contains(why, "template") || !strings.Contains(why, "images/family/absent' was not found") {
 		t.Errorf("the reason is %q", why)
 	}
 	if n := r.compute.Resizes(); n > 15 {
@@ -250,7 +251,8 @@ func TestRefusingPolicyIsTold(t *testing.T) {
 	r := rent(t, nil)
 	r.compute.Refuse(true)
 	r.minutes(3, 1)
-	if why := r.reason(); !strings.Contains(why, "policy") || !strings.Contains(why, "constraints/compute.vmExternalIpAccess") {
+	why := r.reason()
+	if !strings.Contains(why, "policy") || !strings.Contains(why, "constraints/compute.vmExternalIpAccess") {
 		t.Errorf("the reason is %q", why)
 	}
 }

@@ -49,7 +49,8 @@ func (s *machines) boot(i fakecompute.Instance) {
 	defer s.mu.Unlock()
 	m := &machine{id: i.ID, ended: make(chan error, 1)}
 	metadata, host, end, err := fakemetadata.Start(fakemetadata.Instance{
-		ID: i.ID, Name: i.Name, Zone: i.Zone, Project: "acme-ml", Number: "27", Account: gcp.LeaveAccount(s.in.Deployment.Cloud),
+		ID: i.ID, Name: i.Name, Zone: i.Zone, Project: "acme-ml", Number: "27",
+		Account: gcp.LeaveAccount(s.in.Deployment.Cloud),
 		Attributes: map[string]string{
 			"created-by":    "projects/27/regions/us-central1/instanceGroupManagers/" + i.Group,
 			"rollout-leave": s.in.addresses[gcp.LeaveFunction],

@@ -194,9 +194,11 @@ func TestAuditLogTellsOfMachines(t *testing.T) {
 		kind  fault.Kind
 	}{
 		"preempted": {fmt.Sprintf(auditLog, "Instance was preempted.", "compute.instances.preempted", "gce_instance", "1844"),
-			cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: "1844", Fleet: "rollout-small", Reason: "Instance was preempted.", At: at}, 0},
+			cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: "1844", Fleet: "rollout-small",
+				Reason: "Instance was preempted.", At: at}, 0},
 		"failed host": {fmt.Sprintf(auditLog, "", "compute.instances.hostError", "gce_instance", "1844"),
-			cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: "1844", Fleet: "rollout-small", Reason: "compute.instances.hostError", At: at}, 0},
+			cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: "1844", Fleet: "rollout-small",
+				Reason: "compute.instances.hostError", At: at}, 0},
 		"maintenance": {fmt.Sprintf(auditLog, "m", "compute.instances.terminateOnHostMaintenance", "gce_instance", "1"),
 			cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: "1", Fleet: "rollout-small", Reason: "m", At: at}, 0},
 		"recreated": {fmt.Sprintf(auditLog, repair, "compute.instances.repair.recreateInstance", "gce_instance", "1844"),

@@ -88,7 +88,8 @@ func (t *MachineTokens) check(ctx context.Context, token string) (machine, error
 // Leave returns the service by which machines leave their groups. Each request proves by
 // its token which machine it is about: itself. remove removes the instance of that id
 // from its group; NotFound says that no group has it.
-func Leave(log *slog.Logger, tokens *MachineTokens, remove func(ctx context.Context, id, name string) error) http.Handler {
+func Leave(log *slog.Logger, tokens *MachineTokens,
+	remove func(ctx context.Context, id, name string) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request gcp.LeaveRequest
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLeaveRequest))

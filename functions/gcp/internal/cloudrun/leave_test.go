@@ -99,13 +99,13 @@ func TestOthersRemoveNoMachine(t *testing.T) {
 		"a large body":          {`{"token":"` + strings.Repeat("x", 20<<10) + `"}`, nil, nil, http.StatusForbidden},
 		"no token":              {"{}", nil, nil, http.StatusForbidden},
 		"an unsigned token":     {request(t, "bad"), nil, nil, http.StatusForbidden},
-		"another issuer":        {request(t, "good"), map[string]any{"iss": "https://evil.example"}, nil, http.StatusForbidden},
+		"another issuer":        {request(t, "good"), map[string]any{"iss": "https://a.example"}, nil, http.StatusForbidden},
 		"another account":       {request(t, "good"), map[string]any{"email": "me@acme.com"}, nil, http.StatusForbidden},
 		"an unverified account": {request(t, "good"), map[string]any{"email_verified": false}, nil, http.StatusForbidden},
 		"not a machine":         {request(t, "good"), map[string]any{"google": nil}, nil, http.StatusForbidden},
 		"another project":       {request(t, "good"), of("1844", "evil-ml"), nil, http.StatusForbidden},
 		"a name for an id":      {request(t, "good"), of("vm-1", "acme-ml"), nil, http.StatusForbidden},
-		"no public keys":        {request(t, "good"), nil, &net.DNSError{Err: "no such host"}, http.StatusServiceUnavailable},
+		"no public keys":        {request(t, "good"), nil, &net.DNSError{Err: "down"}, http.StatusServiceUnavailable},
 	} {
 		status, removed := leave(t, c.body, claimsOf(c.claims), c.broken, nil)
 		if status != c.want || len(removed) > 0 {
