@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"rollout/localstack/gcp/fakecompute"
 	"rollout/localstack/gcp/fakefirestore"
 	"rollout/localstack/gcp/fakegcs"
 	"rollout/localstack/gcp/fakemetadata"
@@ -39,6 +40,7 @@ type Installation struct {
 	Firestore *fakefirestore.Server
 	PubSub    *fakepubsub.Server
 	Secrets   *fakesecrets.Server
+	Compute   *fakecompute.Server
 	Services  map[string]*Service // by FUNCTION_TARGET
 	// StorageAddress is that of Storage for the owner, as STORAGE_EMULATOR_HOST.
 	StorageAddress string
@@ -79,6 +81,7 @@ func Deploy(t testing.TB, plan planned.Deployment, o Options) *Installation {
 	}
 	in.startEmulators(t)
 	in.startGateway(t)
+	in.startCompute(t)
 	in.makeResources(t)
 	for _, s := range in.Plan.Of("google_cloud_run_v2_service") {
 		in.startService(t, s, addresses[s.Values.Text("name")])

@@ -44,15 +44,7 @@ func (in *Installation) startGateway(t testing.TB) {
 	in.door(t, "secretmanager.googleapis.com",
 		func(s *grpc.Server) { secretmanagerpb.RegisterSecretManagerServiceServer(s, in.Secrets) })
 
-	const host = "storage.googleapis.com"
-	certificate, err := way.Certificate(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := in.lead(t, host)
-	server := &http.Server{Handler: http.HandlerFunc(in.guardStorage), TLSConfig: certificate}
-	go func() { _ = server.ServeTLS(listener, "", "") }() // it ends with Close
-	t.Cleanup(func() { _ = server.Close() })
+	in.serve(t, "storage.googleapis.com", http.HandlerFunc(in.guardStorage))
 }
 
 // lead returns a listener to which the gateway leads a host.

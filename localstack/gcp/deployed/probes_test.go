@@ -35,6 +35,7 @@ var probes = map[string]func(ctx context.Context, argument string) error{
 	"mount":  listBucket,
 	"secret": readSecret,
 	"large":  putLarge,
+	"raise":  scaleUp,
 }
 
 // runProbe does what the variable says.
@@ -97,6 +98,20 @@ func scanLater(ctx context.Context, _ string) error {
 	p.Clock = clock.Skewed{Offset: later}
 	return reclaim.ScanOnce(ctx, p, reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health),
 		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check}})
+}
+
+// scaleUp asks for machines, as functions do. The argument is POOL MACHINES.
+func scaleUp(ctx context.Context, argument string) error {
+	s, err := open(ctx, "probe")
+	if err != nil {
+		return err
+	}
+	var pool string
+	var machines int
+	if _, err := fmt.Sscan(argument, &pool, &machines); err != nil {
+		return err
+	}
+	return s.Fleet().ScaleUp(ctx, pool, machines)
 }
 
 // fetchObject reads an object, as a machine fetches its programs. The argument is

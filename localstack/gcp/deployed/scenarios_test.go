@@ -13,6 +13,7 @@ import (
 
 	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
+	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/iam"
 	"rollout/shared/blob"
 	"rollout/shared/core/health"
@@ -20,6 +21,7 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/gcp"
 	"rollout/shared/host"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -41,6 +43,7 @@ var scenarios = []scenario{
 	{"a viewer", view},
 	{"an operator", operate},
 	{"a machine that boots", boot},
+	{"machines that come and leave", rentMachines},
 	{"large objects", putLargeObjects},
 	{"a run of many shards", answerManyShards},
 	{"a rollout", learn},
@@ -288,6 +291,41 @@ func preempt(ctx context.Context, f *fixture) error {
 	}
 	f.Audit("compute.instances.preempted", instance)
 	return f.exists(ctx, record.WorkerKey(worker))
+}
+
+// rentMachines lets each function that may ask for machines do so, and one of the machines
+// leave.
+func rentMachines(ctx context.Context, f *fixture) error {
+	group := f.Plan.Of("google_compute_region_instance_group_manager")[0].Values.Text("name")
+	pool, ok := gcp.PoolOfGroup(f.Deployment, group)
+	if !ok {
+		return errors.New("no pool has the group " + group)
+	}
+	for _, function := range []string{host.CoordinateFunction, host.ReclaimFunction} {
+		want := f.Compute.Size(group) + 1
+		account := f.AccountOf(f.Deployment.Cloud.FunctionName(function))
+		if err := f.probe(ctx, account, fmt.Sprintf("raise %s %d", pool, want)); err != nil {
+			return err
+		}
+		if got := f.Compute.Size(group); got < want {
+			return fmt.Errorf("%s has the size %d, want %d", group, got, want)
+		}
+	}
+	f.Compute.Step()
+	machine := f.Compute.Machines()[0]
+	token, err := f.signer.Sign(fakemetadata.Claims{
+		"aud": gcp.LeaveAudience(f.Deployment.Cloud), "email": gcp.LeaveAccount(f.Deployment.Cloud), "email_verified": true,
+		"google": map[string]any{"compute_engine": map[string]any{
+			"instance_id": machine.ID, "instance_name": machine.Name, "project_id": f.project}},
+	})
+	if err != nil {
+		return err
+	}
+	status, err := f.Services[gcp.LeaveFunction].Call(ctx, http.MethodPost, "/", token, `{"token":"`+token+`"}`, nil)
+	if err == nil && status != http.StatusNoContent {
+		err = fmt.Errorf("the function %s answers %d", gcp.LeaveFunction, status)
+	}
+	return err
 }
 
 // callAPI looks at a run, retries it, and stops another one.

@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,7 +158,8 @@ func (s *Service) admit(r *http.Request) bool {
 		return false
 	}
 	account, _ := claims["email"].(string)
-	if audience, _ := claims["aud"].(string); audience != s.URL {
+	audience, _ := claims["aud"].(string)
+	if audience != s.URL && !slices.Contains(s.values.Texts("custom_audiences"), audience) {
 		return false
 	}
 	if s.in.Policy.Check(iam.Request{Member: memberOf(account), Permission: "run.routes.invoke",
