@@ -44,7 +44,8 @@ func ProfileOf(d config.Deployment) cloud.Profile {
 func workersHint(d config.Deployment, pool string) string {
 	c := d.Cloud
 	if d.Pool(pool).Machines == config.MachinesCloudRun {
-		return fmt.Sprintf("start tasks of its job: `gcloud run jobs execute %s --region=%s --project=%s`",
+		return fmt.Sprintf("wait for a task, which needs a quota of Cloud Run's GPUs; "+
+			"`gcloud run jobs executions list --job=%s --region=%s --project=%s` shows them",
 			c.FleetName(pool), c.Region, c.Project)
 	}
 	return fmt.Sprintf("wait some minutes for a machine, which needs a quota and capacity; "+
