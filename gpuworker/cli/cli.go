@@ -28,6 +28,9 @@ import (
 	"rollout/shared/observe/setup"
 )
 
+// DirVariable is the environment variable that names the folder of commands without --dir.
+const DirVariable = "ROLLOUT_DIR"
+
 // flags are a worker's arguments.
 type flags struct {
 	dir, model, pool    string
@@ -82,7 +85,8 @@ func Command(name string) *cobra.Command {
 		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "see " + c.CommandPath() + " --help"}
 	})
 	fs := c.Flags()
-	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
+	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up; default: the variable "+
+		DirVariable)
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several servers), "+
 		"tiny or mock; default: [engine] of the config, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; default: what the engine says")
@@ -109,6 +113,9 @@ func Command(name string) *cobra.Command {
 }
 
 func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
+	if f.dir == "" && f.cloud == "" {
+		f.dir = os.Getenv(DirVariable)
+	}
 	log, err := logger(f, errOut)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (f flags) open(ctx context.Context, o openOptions) (*workplace, error) {
 		return openFolder(ctx, f.dir, o)
 	}
 	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"),
-		Remedy: "name the folder that `rollout up` runs in, or the cloud with --cloud"}
+		Remedy: "name the folder that `rollout up` runs in, also in " + DirVariable + ", or the cloud with --cloud"}
 }
 
 // openFolder opens the installation in a folder, which `up` must have made: a

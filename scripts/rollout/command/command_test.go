@@ -169,7 +169,7 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 		{[]string{"status", "--colour"}, "rollout: unknown flag: --colour (see `rollout status --help`)\n"},
 		{[]string{"status", "a", "b"}, "rollout: unexpected argument \"b\" (see `rollout status --help`)\n"},
 		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in, " +
-			"or a cloud with --cloud (see `rollout status --help`)\n"},
+			"also in ROLLOUT_DIR, or a cloud with --cloud (see `rollout status --help`)\n"},
 		{[]string{"pause", "--dir", "d"}, "rollout: RUN is missing (see `rollout pause --help`)\n"},
 		{[]string{"submit", "--dir", "d"}, "rollout: FILE is missing (see `rollout submit --help`)\n"},
 		{[]string{"version", "x"}, "rollout: unexpected argument \"x\" (see `rollout version --help`)\n"},

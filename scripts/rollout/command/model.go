@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/cli"
 	"rollout/gpuworker/tinylm/export"
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/fault"
@@ -55,7 +56,8 @@ func (s *modelSource) chatTurns(c *cobra.Command) (bool, error) {
 
 // modelFlags adds the flags that name a model.
 func modelFlags(c *cobra.Command) *modelSource {
-	s := &modelSource{dir: c.Flags().String("dir", "", "the installation's `folder`, for --snapshot")}
+	s := &modelSource{dir: c.Flags().String("dir", "", "the installation's `folder`, for --snapshot (default: $"+
+		cli.DirVariable+")")}
 	c.Flags().StringVar(&s.model, "model", tinyName,
 		"tiny (the built-in model), or a `file` or folder of weights, such as a restored snapshot")
 	c.Flags().StringVar(&s.snapshot, "snapshot", "", "a training's `snapshot` in --dir: its id or a unique prefix of it")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
@@ -37,6 +38,7 @@ func commands(e *Env) []*cobra.Command {
 		showCommand(e),
 		explainCommand(e),
 		compareCommand(e),
+		configCommand(e),
 		convertCommand(e),
 		guidanceCommand(e),
 		reportCommand(e),
@@ -148,7 +150,7 @@ func rootCommand(e *Env) *cobra.Command {
 		Use:              "rollout",
 		Short:            "Run batches of prompts through an inference engine and answer each prompt exactly once",
 		Args:             unknownCommand,
-		PersistentPreRun: handleSignals,
+		PersistentPreRun: e.beforeCommand,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		SilenceErrors: true, // Main writes errors
@@ -162,6 +164,16 @@ func rootCommand(e *Env) *cobra.Command {
 	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "`format` of log lines: text or json")
 	root.AddCommand(commands(e)...)
 	return root
+}
+
+// beforeCommand prepares every command: it completes --dir and handles signals.
+func (e *Env) beforeCommand(c *cobra.Command, args []string) {
+	if f := c.Flags().Lookup("dir"); f != nil && !f.Changed {
+		// The flag is a string: any value is accepted. It stays unchanged for those who ask
+		// whether the user gave it.
+		_ = f.Value.Set(e.Getenv(cli.DirVariable))
+	}
+	handleSignals(c, args)
 }
 
 // handlesSignals is the annotation of commands that handle signals themselves: on the first signal they drain their
@@ -212,7 +224,8 @@ func arguments(optional int, names ...string) cobra.PositionalArgs {
 func locationFlags(c *cobra.Command) *installation.Location {
 	var p installation.Location
 	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; "+
-		"with --cloud the folder of its rollout.toml (default: the current directory)")
+		"with --cloud the folder of its rollout.toml (default: $"+cli.DirVariable+
+		", else with --cloud the current directory)")
 	c.Flags().StringVar(&p.Cloud, "cloud", "",
 		"the `provider` of an installation in a cloud: "+installation.ProviderNames())
 	return &p
@@ -230,7 +243,8 @@ func (e *Env) openWith(
 	case p.Cloud != "" && p.Dir == "":
 		p.Dir = "."
 	case p.Dir == "":
-		return nil, usage(c, "--dir is missing: name the folder that `rollout up` runs in, or a cloud with --cloud")
+		return nil, usage(c, "--dir is missing: name the folder that `rollout up` runs in, also in "+cli.DirVariable+
+			", or a cloud with --cloud")
 	}
 	log, err := e.logger(slog.LevelWarn)
 	if err != nil {
@@ -246,7 +260,8 @@ func (e *Env) openWith(
 
 // dirFlag adds --dir to commands that need an installation on this machine.
 func dirFlag(c *cobra.Command) *string {
-	return c.Flags().String("dir", "", "the installation's `folder`, as given to rollout up")
+	return c.Flags().String("dir", "",
+		"the installation's `folder`, as given to rollout up (default: $"+cli.DirVariable+")")
 }
 
 // openLocal opens an installation on this machine. The caller must call the returned function to close it.
@@ -263,7 +278,7 @@ func (e *Env) openLocal(c *cobra.Command, dir string) (*installation.Local, func
 
 func needDir(c *cobra.Command, dir string) error {
 	if dir == "" {
-		return usage(c, "--dir is missing: name the folder that `rollout up` runs in")
+		return usage(c, "--dir is missing: name the folder that `rollout up` runs in, also in "+cli.DirVariable)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/cli"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
@@ -49,7 +50,8 @@ func upCommand(e *Env) *cobra.Command {
 		RunE:        func(c *cobra.Command, _ []string) error { return e.up(c, f) },
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, which is created if it does not exist")
+	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, which is created if it does not exist (default: $"+
+		cli.DirVariable+")")
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several), "+
 		"tiny (the built-in model) or mock (default: [engine] of DIR/rollout.toml, else tiny)")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves (default: ask the engine)")
