@@ -1,12 +1,15 @@
 package config
 
 import (
+	"bytes"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"rollout/shared/fault"
 )
 
 // maxSetting bounds the length of one setting, in bytes.
@@ -138,4 +141,45 @@ func addKeys(keys map[string]bool, tree map[string]any, at string) {
 			keys[join(at, key)] = true
 		}
 	}
+}
+
+// SetRun returns a run's config file with the settings written over it, without comments.
+// Nil src is a file without keys beside base: the config that counts where there is no
+// file. Messages name the source by file. Errors are Invalid and hold Problems.
+func SetRun(file string, src []byte, base Run, settings []string) ([]byte, error) {
+	r := base
+	if src != nil {
+		var err error
+		if r, err = ParseRun(file, src); err != nil {
+			return nil, err
+		}
+	}
+	r, err := r.Set(settings)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	e := toml.NewEncoder(&out)
+	e.Indent = ""
+	err = e.Encode(r)
+	return out.Bytes(), fault.WithKind(fault.Internal, err, "write the config")
+}
+
+// Set returns the file of `rollout infer batch` with the settings written over it: see
+// Run.Set.
+func (f Infer) Set(settings []string) (Infer, error) {
+	if len(settings) == 0 {
+		return f, nil
+	}
+	err := set(settings, &f, func(c *checker) { f.check(c) })
+	return f, err
+}
+
+// Set returns the file of `rollout train` with the settings written over it: see Run.Set.
+func (t Train) Set(settings []string) (Train, error) {
+	if len(settings) == 0 {
+		return t, nil
+	}
+	err := set(settings, &t, func(c *checker) { t.check(c) })
+	return t, err
 }

@@ -28,6 +28,7 @@ import (
 type inferFlags struct {
 	config, resume string
 	engine         []string
+	settings       *[]string // of --set
 	workers        int
 	dryRun         bool
 	observe        setup.Options
@@ -52,6 +53,7 @@ func inferCommand(e *Env) *cobra.Command {
 		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.infer(c, f) },
 	}
+	f.settings = setFlag(c, "over the config: a `setting` such as sampling.max_tokens=800")
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the batch's config `file`")
 	fs.StringVar(&f.resume, "resume", "", "the id of the `run` to continue")
@@ -97,6 +99,9 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 	}
 	cfg, err := config.ParseInfer(f.config, src)
 	if err != nil {
+		return cfg, err
+	}
+	if cfg, err = cfg.Set(*f.settings); err != nil {
 		return cfg, err
 	}
 	if c.Flags().Changed("workers") {

@@ -25,20 +25,22 @@ func submitCommand(e *Env) *cobra.Command {
 		Short: "Start a run by copying a prompts file into the bucket",
 		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) and its config to prompts/ in the bucket, and prints the id\n" +
 			"of the run.\n\n" +
-			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket.",
+			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket, else\n" +
+			"[defaults] of the installation. --set changes it for this run.",
 		Args: arguments(0, "FILE"),
 	}
 	location := locationFlags(c)
 	configPath := c.Flags().String("config", "", "the run's config `file`")
+	settings := setFlag(c, "over the config: a `setting` such as sampling.max_tokens=800")
 	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not succeed")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.submit(c, *location, args[0], *configPath, *wait)
+		return e.submit(c, *location, args[0], *configPath, *settings, *wait)
 	}
 	return c
 }
 
 func (e *Env) submit(
-	c *cobra.Command, location installation.Location, file, configPath string, wait bool,
+	c *cobra.Command, location installation.Location, file, configPath string, settings []string, wait bool,
 ) (err error) {
 	ctx := c.Context()
 	in, err := e.openWith(c, location, installation.Options{AllowUninitialized: !wait})
@@ -49,7 +51,7 @@ func (e *Env) submit(
 	if err := in.CheckOwner(ctx); err != nil {
 		return err
 	}
-	up, err := checkUpload(ctx, in, file, configPath)
+	up, err := checkUpload(ctx, in, file, configPath, settings)
 	if err != nil {
 		return err
 	}

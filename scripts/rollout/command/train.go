@@ -23,6 +23,7 @@ import (
 type trainFlags struct {
 	config, resume string
 	threads        int
+	settings       *[]string // of --set
 	dryRun, json   bool
 }
 
@@ -53,6 +54,7 @@ func (e *Env) trainKind(kind, short string) *cobra.Command {
 		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.train(c, kind, f) },
 	}
+	f.settings = setFlag(c, "over the config: a `setting` such as algorithm."+kind+".budget.max_steps=100")
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the training's config `file`")
 	fs.StringVar(&f.resume, "resume", "", "resume from a `snapshot`: its id, a unique prefix of it, or latest")
@@ -78,6 +80,9 @@ func (e *Env) train(c *cobra.Command, kind string, f trainFlags) error {
 	}
 	o := train.Options{File: f.config, Resume: f.resume, Threads: f.threads}
 	if o.Config, err = config.ParseTrain(f.config, src); err != nil {
+		return err
+	}
+	if o.Config, err = o.Config.Set(*f.settings); err != nil {
 		return err
 	}
 	if err := o.CheckKind(kind); err != nil {

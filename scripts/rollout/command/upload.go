@@ -28,6 +28,8 @@ type upload struct {
 	config    []byte // copied to configKey; nil leaves the config in the bucket unchanged
 	configKey string
 	inBucket  []byte // the config of the object in the bucket, if it is the one that counts
+	source    string // names the config that counts; "" is the [defaults] of the deployment
+	counts    []byte // that config, as its file has it; nil for the [defaults]
 }
 
 // numbered returns the upload under its n-th name: x.jsonl, x-2.jsonl, x-3.jsonl, and so on, with a config of the same
@@ -45,8 +47,11 @@ func (up upload) numbered(n int) upload {
 	return up
 }
 
-// checkUpload checks, before anything is copied, whether the file and its config can become a run.
-func checkUpload(ctx context.Context, in *installation.Installation, file, configPath string) (upload, error) {
+// checkUpload checks, before anything is copied, whether the file and its config can become a run. The settings, as of
+// --set, are written over the config.
+func checkUpload(
+	ctx context.Context, in *installation.Installation, file, configPath string, settings []string,
+) (upload, error) {
 	up := upload{file: file, key: record.PromptsPrefix + filepath.Base(file)}
 	if err := checkFile(file); err != nil {
 		return up, err
@@ -59,7 +64,21 @@ func checkUpload(ctx context.Context, in *installation.Installation, file, confi
 			return up, err
 		}
 	}
-	return up, up.findConfig(ctx, in, configPath)
+	if err := up.findConfig(ctx, in, configPath, len(settings) > 0); err != nil || len(settings) == 0 {
+		return up, err
+	}
+	var err error
+	up.config, err = config.SetRun(up.source, up.counts, in.Deployment.Defaults, settings)
+	up.counts = up.config
+	return up, err
+}
+
+// runConfig returns the config that the run will have.
+func (up upload) runConfig(in *installation.Installation) (config.Run, error) {
+	if up.counts == nil {
+		return in.Deployment.Defaults, nil
+	}
+	return config.ParseRun(up.source, up.counts)
 }
 
 // checkFile checks the file's type and its first bytes.
@@ -143,15 +162,16 @@ func realPath(path string) (string, error) {
 }
 
 // findConfig reads and checks the config that the run will use: the given file, else the file of the same name next to
-// the prompts, else the object in the bucket, which stays unchanged.
-func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string) error {
+// the prompts, else the object in the bucket, which stays unchanged. changed says that settings
+// will be written over it.
+func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string, changed bool) error {
 	keyStem, _, _ := input.SplitName(up.key)
 	fileStem, _, _ := input.SplitName(up.file)
 	up.configKey = keyStem + ".toml"
 	adjacent := fileStem + ".toml"
 	shared := record.PromptsPrefix + installation.DeploymentFile
 	if up.configKey == shared {
-		if given != "" {
+		if given != "" || changed {
 			return &fault.Error{Kind: fault.Invalid,
 				Err:    fmt.Errorf("the config of %s would be %s, which applies to every file without a config", up.key, shared),
 				Remedy: "rename the prompts file"}
@@ -169,7 +189,7 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 		if err != nil {
 			return fault.WithKind(fault.Invalid, err, "the run's config")
 		}
-		up.config = src
+		up.config, up.counts, up.source = src, src, path
 		return checkConfig(path, src)
 	}
 	for _, key := range []string{up.configKey, shared} {
@@ -186,6 +206,7 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 		if key == up.configKey {
 			up.inBucket = src
 		}
+		up.counts, up.source = src, in.Path(key)
 		return checkConfig(in.Path(key), src)
 	}
 	return nil

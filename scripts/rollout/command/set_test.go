@@ -1,0 +1,77 @@
+package command_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollout/shared/config"
+)
+
+// TestSubmitWritesSettingsOverTheConfigThatCounts holds that --set changes the config that
+// the run would have without it, and leaves the user's file as it is.
+func TestSubmitWritesSettingsOverTheConfigThatCounts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		adjacent, inBucket, deployment string
+		temperature                    float64
+	}{
+		"the file beside the prompts": {adjacent: goodConfig, temperature: 0.5},
+		"the bucket's":                {inBucket: "schema_version = 1\n[sampling]\ntemperature = 0.25\n", temperature: 0.25},
+		"the deployment's": {
+			deployment: "schema_version = 1\n[defaults.sampling]\ntemperature = 0.75\n", temperature: 0.75},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+			for path, text := range map[string]string{
+				filepath.Join(filepath.Dir(file), "x.toml"):               c.adjacent,
+				filepath.Join(f.dir, "bucket", "prompts", "rollout.toml"): c.inBucket,
+				filepath.Join(f.dir, "rollout.toml"):                      c.deployment,
+			} {
+				if text != "" {
+					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					write(t, path, text)
+				}
+			}
+			r := f.rollout("submit", file, "--set", "sampling.max_tokens=7", "--set", "shard.items=3")
+			if r.code != 0 {
+				t.Fatalf("%+v", r)
+			}
+			src, err := os.ReadFile(filepath.Join(f.dir, "bucket", "prompts", "x.toml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := config.ParseRun("x.toml", src)
+			if err != nil || *got.Sampling.MaxTokens != 7 || got.Shard.Items != 3 || *got.Sampling.Temperature != c.temperature {
+				t.Errorf("%v: %s", err, src)
+			}
+		})
+	}
+}
+
+func TestWrongSettingsAreRefusedBeforeAnythingIsCopied(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+	for setting, want := range map[string]string{
+		"sampling.max_tokens=0":  "sampling.max_tokens: must be between 1 and",
+		"sampling.max_token=800": "did you mean max_tokens?",
+		"sampling.max_tokens":    "write KEY=VALUE",
+	} {
+		if r := f.rollout("submit", file, "--set", setting); r.code != 2 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %+v, want %q", setting, r, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "bucket", "prompts", "x.jsonl")); err == nil {
+		t.Error("the prompts were copied")
+	}
+	r := f.rollout("submit", f.file("rollout.jsonl", "{\"prompt\":\"hi\"}\n"), "--set", "shard.items=3")
+	if r.code != 2 || !strings.Contains(r.err, "rename the prompts file") {
+		t.Errorf("settings of rollout.jsonl: %+v", r)
+	}
+}
