@@ -278,7 +278,9 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
 		return err
 	}
-	m.PromptMaxTokens = promptMaxTokens(*m, k)
+	if k.Executor == config.ExecutorInfer {
+		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
+	}
 	m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment)
 	return err
 }
@@ -287,13 +289,13 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 // Servers differ: vLLM and OpenAI cut such answers at 16 tokens, SGLang at 128.
 const defaultPromptMaxTokens = 1024
 
-// promptMaxTokens returns what Manifest.PromptMaxTokens says of the run.
-func promptMaxTokens(m record.Manifest, k kind.Kind) int {
-	r := m.Config.Request
-	if k.Executor != config.ExecutorInfer || m.Dialect != string(dialect.Plain) || m.Config.Sampling.MaxTokens != nil {
+// PromptMaxTokens returns what Manifest.PromptMaxTokens says of a run with the config that
+// asks an engine about rows of the dialect.
+func PromptMaxTokens(c config.Run, d dialect.Name) int {
+	if d != dialect.Plain || c.Sampling.MaxTokens != nil {
 		return 0
 	}
-	if r != nil {
+	if r := c.Request; r != nil {
 		if r.Endpoint != "" && r.Endpoint != "completions" {
 			return 0
 		}

@@ -52,6 +52,15 @@ func (it *Item) BringsQuoted(message string) bool {
 	})
 }
 
+// Returned returns the names of the line's members that come back with the answer as they
+// are.
+func (it *Item) Returned() (names []string) {
+	for _, m := range it.extra {
+		names = append(names, string(m.Name))
+	}
+	return names
+}
+
 // maxAnswers is the largest number of answers to a line.
 const maxAnswers = 128
 

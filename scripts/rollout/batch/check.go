@@ -3,46 +3,87 @@ package batch
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"rollout/functions/submit"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/jsonl"
 )
 
-// Report is the result of Check.
+// Report is the result of Check, and what --dry-run --json prints.
 type Report struct {
-	Items    uint64   // lines that are not blank
-	Bad      int      // items that cannot be sent to an engine
-	Warnings []string // descriptions of the first bad lines
+	Model      string            `json:"model"`
+	Dialect    dialect.Name      `json:"dialect"`
+	Items      uint64            `json:"items"`      // lines that are not blank
+	Bad        uint64            `json:"bad"`        // items that become error rows, those with the id of another included
+	Duplicates uint64            `json:"duplicates"` // items with the id of an earlier line
+	Endpoints  map[string]uint64 `json:"endpoints"`  // items by the path that they go to
+	Sent       map[string]uint64 `json:"sent"`       // items by the members that are sent
+	Returned   map[string]uint64 `json:"returned"`   // items by the members that come back
+	Requests   []ShownRequest    `json:"requests"`   // the first ones
+	Warnings   []string          `json:"warnings"`   // descriptions of the first bad lines
 }
 
-// maxWarnings limits the bad lines that Report describes one by one.
-const maxWarnings = 20
+// ShownRequest is a request as it would be sent, without headers.
+type ShownRequest struct {
+	File string          `json:"file"`
+	Line uint64          `json:"line"`
+	ID   string          `json:"id"`
+	Path string          `json:"path"` // below the engine's base URL, or from the server's root
+	Body json.RawMessage `json:"body"`
+}
 
-// Check reads and parses every line of every file, as the run would. Bad lines are counted in the Report; a file that
-// cannot be read is an error.
-func Check(ctx context.Context, c config.Infer, files []string) (Report, error) {
-	var r Report
-	name := dialect.Name(c.Input.Dialect)
+// Bounds of a Report and of the memory of Check.
+const (
+	maxWarnings = 20
+	maxRequests = 3
+	maxMembers  = 100     // names in Sent and in Returned
+	maxIDs      = 1 << 22 // ids that later lines are compared with; 64 MiB of hashes
+)
+
+// Check reads and parses every line of every file, as a run of the config would, with the model and the engine's
+// settings. It streams: memory is bounded. Bad lines are counted in the Report; a file that cannot be read is an error.
+func Check(ctx context.Context, c config.Run, engine config.Request, files []string) (Report, error) {
+	r := Report{Model: c.Model.URI, Dialect: dialect.Name(c.Input.Dialect), Endpoints: map[string]uint64{},
+		Sent: map[string]uint64{}, Returned: map[string]uint64{}, Requests: []ShownRequest{}, Warnings: []string{}}
+	k := &checking{report: &r, config: c, settings: dialect.NewSettings(c.Request, engine),
+		model: dialect.NewModel(c.Model.URI, identity.Model(c.Model.URI, c.Model.Revision), c), ids: map[[16]byte]struct{}{}}
 	for _, f := range files {
-		if err := r.file(ctx, c, f, &name); err != nil {
+		if err := k.file(ctx, f); err != nil {
 			return r, fault.Wrap(err, "%s", f)
 		}
 	}
 	if r.Bad > maxWarnings {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d more bad lines", r.Bad-maxWarnings))
 	}
+	if len(k.ids) == maxIDs {
+		r.Warnings = append(r.Warnings,
+			fmt.Sprintf("ids were compared with the first %d only; the run compares all", uint64(maxIDs)))
+	}
 	return r, nil
 }
 
-func (r *Report) file(ctx context.Context, c config.Infer, path string, name *dialect.Name) error {
+// checking is one Check.
+type checking struct {
+	report   *Report
+	config   config.Run
+	settings *dialect.Settings
+	model    dialect.Model
+	parser   *dialect.Parser
+	buffers  dialect.Buffers
+	ids      map[[16]byte]struct{} // hashes of the ids of the lines before
+}
+
+func (k *checking) file(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "open")
@@ -77,32 +118,104 @@ func (r *Report) file(ctx context.Context, c config.Infer, path string, name *di
 		if l.Blank {
 			continue
 		}
-		if *name == "" {
-			*name = dialect.Detect(l.Bytes)
+		if k.report.Dialect == "" {
+			k.report.Dialect = dialect.Detect(l.Bytes)
 		}
-		r.Items++
-		if err := checkLine(c, *name, l); err != nil {
-			if r.Bad++; r.Bad <= maxWarnings {
-				r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
+		k.report.Items++
+		if err := k.line(path, l); err != nil {
+			if k.report.Bad++; k.report.Bad <= maxWarnings {
+				k.report.Warnings = append(k.report.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
 			}
 		}
 	}
 }
 
-func checkLine(c config.Infer, name dialect.Name, l jsonl.Line) error {
+func (k *checking) line(path string, l jsonl.Line) error {
 	if l.TooLong {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length),
 			Remedy: "shorten or split it"}
 	}
-	it, err := dialect.Parse(name, l.Bytes)
+	if k.parser == nil {
+		k.parser = dialect.NewParser(k.report.Dialect)
+	}
+	it, err := k.parser.Parse(l.Bytes)
 	if err != nil {
 		return err
 	}
-	if err := it.CheckModel(c.Model.URI, c.Request); err != nil {
+	if k.config.Model.URI != "" { // without one, the run takes that of the pool
+		if err := it.CheckModel(k.config.Model.URI, k.config.Request); err != nil {
+			return err
+		}
+	}
+	if _, err := k.settings.Target(it); err != nil {
 		return err
 	}
-	_, err = dialect.NewSettings(c.Request, c.Engine.Request).Target(it)
-	return err
+	if err := k.takeID(it); err != nil {
+		return err
+	}
+	k.count(path, l, it)
+	return nil
+}
+
+// takeID returns the error of an item with the id of an earlier one.
+func (k *checking) takeID(it *dialect.Item) error {
+	if !it.HasID {
+		return nil
+	}
+	content := identity.Content(k.parser.IDKey(it, true))
+	hash := [16]byte(content[:16])
+	if _, taken := k.ids[hash]; taken {
+		k.report.Duplicates++
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the id %q is that of an earlier line", it.ID),
+			Remedy: "give each line its own"}
+	}
+	if len(k.ids) < maxIDs {
+		k.ids[hash] = struct{}{}
+	}
+	return nil
+}
+
+// count adds a good item to the report, and its request to those that are shown.
+func (k *checking) count(path string, l jsonl.Line, it *dialect.Item) {
+	id := it.ItemID(k.model, k.report.Items-1)
+	request := k.settings.AppendRequest(&k.buffers, it, k.model, k.config.Sampling,
+		submit.PromptMaxTokens(k.config, k.report.Dialect), id, 0)
+	to := request.Path
+	if to == "" {
+		to = pathOf(request.Endpoint)
+	}
+	k.report.Endpoints[to]++
+	var body map[string]json.RawMessage
+	if json.Unmarshal(request.Body, &body) == nil {
+		for name := range body {
+			add(k.report.Sent, name)
+		}
+	}
+	for _, name := range it.Returned() {
+		add(k.report.Returned, name)
+	}
+	if len(k.report.Requests) < maxRequests {
+		k.report.Requests = append(k.report.Requests, ShownRequest{path, l.Number, it.RowID(id), to,
+			json.RawMessage(strings.Clone(string(request.Body)))})
+	}
+}
+
+// add counts a name, if there is room for it.
+func add(counts map[string]uint64, name string) {
+	if _, known := counts[name]; known || len(counts) < maxMembers {
+		counts[name]++
+	}
+}
+
+// pathOf returns the path of an endpoint below the engine's base URL.
+func pathOf(e dialect.Endpoint) string {
+	switch e {
+	case dialect.Chat:
+		return "/chat/completions"
+	case dialect.Completion:
+		return "/completions"
+	}
+	return "/" + string(e)
 }
 
 // gated lists name prefixes of models that need a Hugging Face token to be loaded.

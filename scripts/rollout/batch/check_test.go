@@ -14,25 +14,62 @@ func TestCheckFindsLinesThatTheRunWouldRefuse(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "in.jsonl")
 	line := `{"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[{}],"model":"gpt"}}` + "\n"
-	if err := os.WriteFile(file, []byte(line+strings.ReplaceAll(line, `"gpt"`, `"m"`)), 0o600); err != nil {
+	second := strings.NewReplacer(`"gpt"`, `"m"`, `"a"`, `"b"`).Replace(line)
+	if err := os.WriteFile(file, []byte(line+second), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := config.DefaultInfer()
+	c := config.DefaultRun()
 	c.Model.URI = "m"
-	r, err := batch.Check(t.Context(), c, []string{file})
+	r, err := batch.Check(t.Context(), c, config.Request{}, []string{file})
 	const want = `the model "gpt", the run's model is "m"`
 	if err != nil || r.Items != 2 || r.Bad != 1 || !strings.Contains(r.Warnings[0], want) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	c.Request = &config.Request{BodyModel: map[string]string{"gpt": ""}}
-	if r, err = batch.Check(t.Context(), c, []string{file}); err != nil || r.Bad != 0 {
+	if r, err = batch.Check(t.Context(), c, config.Request{}, []string{file}); err != nil || r.Bad != 0 {
 		t.Errorf("an accepted model: %+v, %v", r, err)
 	}
 	if err := os.WriteFile(file, []byte(`{"messages":[{"role":"user","content":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Request = &config.Request{Endpoint: "completions"}
-	if r, err = batch.Check(t.Context(), c, []string{file}); err != nil || r.Bad != 1 {
+	if r, err = batch.Check(t.Context(), c, config.Request{}, []string{file}); err != nil || r.Bad != 1 {
 		t.Errorf("messages for completions: %+v, %v", r, err)
+	}
+}
+
+// TestCheckTellsWhatIsSentAndWhatComesBack reads what a user wants to know before a run: which members of the rows are
+// sent, which come back, where requests go, and what they look like.
+func TestCheckTellsWhatIsSentAndWhatComesBack(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "in.jsonl")
+	rows := `{"prompt":"a","id":"1","temperature":0.5,"tag":"x"}
+{"messages":[{"role":"user","content":"b"}],"id":"2"}
+
+{"prompt":"c","id":"1"}
+{"prompt":"d","id":1}
+{"prompt":7}
+`
+	if err := os.WriteFile(file, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.DefaultRun()
+	c.Model.URI = "m"
+	c.Sampling.MaxTokens = new(int)
+	*c.Sampling.MaxTokens = 9
+	r, err := batch.Check(t.Context(), c, config.Request{Omit: []string{"seed"}}, []string{file})
+	if err != nil || r.Items != 5 || r.Bad != 2 || r.Duplicates != 1 || len(r.Requests) != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r.Endpoints["/completions"] != 2 || r.Endpoints["/chat/completions"] != 1 || r.Sent["temperature"] != 1 ||
+		r.Sent["max_tokens"] != 3 || r.Sent["seed"] != 0 || r.Sent["tag"] != 0 || r.Returned["tag"] != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got := r.Requests[0]; got.ID != "1" || got.Line != 1 || got.Path != "/completions" ||
+		string(got.Body) != `{"model":"m","prompt":"a","temperature":0.5,"max_tokens":9}` {
+		t.Errorf("the first request is %+v with %s", got, got.Body)
+	}
+	if !strings.Contains(strings.Join(r.Warnings, "\n"), `in.jsonl:4: the id "1" is that of an earlier line`) {
+		t.Errorf("the warnings are %q", r.Warnings)
 	}
 }

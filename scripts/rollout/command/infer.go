@@ -30,7 +30,7 @@ type inferFlags struct {
 	engine         []string
 	settings       *[]string // of --set
 	workers        int
-	dryRun         bool
+	dryRun, json   bool
 	observe        setup.Options
 }
 
@@ -60,7 +60,8 @@ func inferCommand(e *Env) *cobra.Command {
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several), "+
 		"tiny (the built-in model) or mock (default: [engine] of the config, else tiny)")
 	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes (default: workers.count of the config)")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "only check the config and every input line; exit with 1 if lines are bad")
+	fs.BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
+	fs.BoolVar(&f.json, "json", false, "with --dry-run, print the result as one JSON object")
 	f.observe.AddFlags(fs)
 	parent.AddCommand(c)
 	return parent
@@ -79,7 +80,8 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		return err
 	}
 	if f.dryRun {
-		return e.dryRun(c.Context(), cfg, files)
+		run := cfg.Run()
+		return e.dryRun(c.Context(), run, cfg.Engine.Request, files, fmt.Sprintf(" workers=%d", cfg.Workers.Count), f.json)
 	}
 	if len(cfg.Engine.Servers()) == 0 {
 		if cfg.Model.URI != config.ModelTiny {
@@ -109,30 +111,6 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 	}
 	cfg.Engine = cfg.Engine.WithURLs(f.engine)
 	return cfg, cfg.Check()
-}
-
-// dryRun reads everything that the run would read, and sends no request.
-func (e *Env) dryRun(ctx context.Context, cfg config.Infer, files []string) error {
-	report, err := batch.Check(ctx, cfg, files)
-	if err != nil {
-		return err
-	}
-	for _, w := range append(report.Warnings, batch.GatedWarning(cfg.Model.URI, e.Getenv)...) {
-		if _, err := fmt.Fprintf(e.Err, "warning: %s\n", w); err != nil {
-			return err
-		}
-	}
-	if report.Bad > 0 {
-		if _, err := fmt.Fprintf(e.Out, "dry-run: model=%s inputs=%d bad=%d workers=%d\n",
-			cfg.Model.URI, report.Items, report.Bad, cfg.Workers.Count); err != nil {
-			return err
-		}
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%d of %d lines are invalid", report.Bad, report.Items),
-			Remedy: "correct them; a run answers all other lines and writes an error line for each of these"}
-	}
-	_, err = fmt.Fprintf(e.Out, "dry-run OK: model=%s inputs=%d workers=%d\n",
-		cfg.Model.URI, report.Items, cfg.Workers.Count)
-	return err
 }
 
 // inferRun starts or continues the run and waits for its end.

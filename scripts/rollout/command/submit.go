@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -33,7 +35,12 @@ func submitCommand(e *Env) *cobra.Command {
 	configPath := c.Flags().String("config", "", "the run's config `file`")
 	settings := setFlag(c, "over the config: a `setting` such as sampling.max_tokens=800")
 	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not succeed")
+	dryRun := c.Flags().Bool("dry-run", false, dryRunUsage)
+	asJSON := c.Flags().Bool("json", false, "with --dry-run, print the result as one JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *dryRun {
+			return e.dryRunSubmit(c, *location, args[0], *configPath, *settings, *asJSON)
+		}
 		return e.submit(c, *location, args[0], *configPath, *settings, *wait)
 	}
 	return c
@@ -71,6 +78,42 @@ func (e *Env) submit(
 		return err
 	}
 	return e.follow(ctx, in, service, id, key)
+}
+
+// dryRunSubmit checks what submit would upload, and uploads nothing.
+func (e *Env) dryRunSubmit(
+	c *cobra.Command, location installation.Location, file, configPath string, settings []string, asJSON bool,
+) (err error) {
+	in, err := e.openWith(c, location, installation.Options{AllowUninitialized: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	up, err := checkUpload(c.Context(), in, file, configPath, settings)
+	if err != nil {
+		return err
+	}
+	run, err := up.runConfig(in)
+	if err != nil {
+		return err
+	}
+	if run.Kind != config.KindBatch {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--dry-run checks prompts, and this run is a %s", run.Kind),
+			Remedy: "submit it without --dry-run: its config was checked just now, and is valid"}
+	}
+	engine := in.Deployment.Engine.Request
+	if pools := in.Deployment.InferPools(); len(pools) > 0 {
+		i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Model == run.Model.URI })
+		switch {
+		case run.Model.URI == "" && len(pools) == 1:
+			i, run.Model.URI = 0, pools[0].Model
+		case i < 0:
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("no pool serves the model %q", run.Model.URI),
+				Remedy: "set model.uri to the model of a [[pool]] of the installation, or add a pool"}
+		}
+		engine = in.Deployment.ForPool(pools[i].Name).Engine.Request
+	}
+	return e.dryRun(c.Context(), run, engine, []string{file}, "", asJSON)
 }
 
 // upload copies the config and then the prompts into the bucket, and prints the run's id. If the object of that name is
