@@ -165,7 +165,7 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 	}{
 		{[]string{"nope"}, "rollout: unknown command \"nope\" (see `rollout --help`)\n"},
 		{[]string{"statu"}, "rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
-		{[]string{"run", "again"}, "rollout: unknown command \"again\" (see `rollout run --help`)\n"},
+		{[]string{"config", "again"}, "rollout: unknown command \"again\" (see `rollout config --help`)\n"},
 		{[]string{"status", "--colour"}, "rollout: unknown flag: --colour (see `rollout status --help`)\n"},
 		{[]string{"status", "a", "b"}, "rollout: unexpected argument \"b\" (see `rollout status --help`)\n"},
 		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in, " +
