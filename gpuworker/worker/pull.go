@@ -54,7 +54,13 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 			return err
 		}
 		want := w.wanted()
-		if want == (demand{}) {
+		var q string
+		var n int
+		var pollFor time.Duration
+		if !want.isZero() {
+			q, n, pollFor = picker.next(w.Clock.Now(), want)
+		}
+		if n == 0 {
 			select {
 			case <-poll.Done():
 			case <-wakeup:
@@ -63,7 +69,6 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 		}
 		// The visibility timeout covers a claim, not the answers: a message is
 		// acknowledged as soon as its claim holds.
-		q, n, pollFor := picker.next(w.Clock.Now(), want)
 		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), pollFor)
 		picker.found(len(ms))
 		if err != nil && poll.Err() == nil {
@@ -113,7 +118,7 @@ func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 func (w *Worker) wanted() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := demand{runs: w.shortRuns()}
+	d := demand{runs: w.shortRuns(), crowded: w.pool.crowded}
 	ready := w.claiming * w.perShard
 	for _, h := range w.held {
 		if h.work != nil { // else it counts among those being claimed

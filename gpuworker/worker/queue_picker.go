@@ -10,12 +10,15 @@ import (
 type demand struct {
 	items int // to keep the engine full
 	runs  int // to hold shards of all runs that share the pool: see shortRuns
+	// crowded says that nothing comes from the work queue for the sake of runs.
+	crowded bool
 }
 
 // queuePicker chooses the next receive request.
 type queuePicker interface {
 	// next returns the queue, how many messages to ask for, and how long to wait
-	// there for them. The demand is more than 0.
+	// there for them. The demand is more than 0; n is 0 if nothing is wanted from the
+	// picker's queues.
 	next(now time.Time, d demand) (queue string, n int, wait time.Duration)
 	// found says how many messages the request returned.
 	found(n int)
@@ -27,7 +30,15 @@ func (d demand) urgent() int { return max(d.items, d.runs) }
 
 // work returns how many messages to ask the work queue for. For the sake of runs it is one:
 // the queue may have many of a run that had the pool alone.
-func (d demand) work() int { return max(d.items, min(1, d.runs)) }
+func (d demand) work() int {
+	if d.crowded {
+		return d.items
+	}
+	return max(d.items, min(1, d.runs))
+}
+
+// isZero reports whether no message is wanted.
+func (d demand) isZero() bool { return d.items == 0 && d.runs == 0 }
 
 // queuePickers returns the pickers that the worker polls concurrently: a single
 // one that alternates between the pool's queues where requests cost nothing, or
@@ -74,9 +85,13 @@ const (
 )
 
 func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, wait time.Duration) {
-	if d.items == 0 {
+	switch {
+	case d.work() == 0:
+		p.urgent, p.urgentAt = true, now
+		return host.UrgentQueue(p.pool), d.urgent(), urgentEveryShort
+	case d.items == 0:
 		p.urgent = !p.urgent
-	} else {
+	default:
 		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
 	}
 	if p.urgent {

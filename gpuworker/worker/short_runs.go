@@ -21,10 +21,11 @@ import (
 // poolRuns is what the worker knows of the runs that share its pool. The caller of its
 // methods holds w.mu.
 type poolRuns struct {
-	doc    share.Doc
-	short  int       // how many of them were short at
-	at     time.Time // this time; zero: it is not known
-	unsent int       // runs of doc that have shards to send
+	doc     share.Doc
+	short   int       // how many of them were short at
+	at      time.Time // this time; zero: it is not known
+	crowded bool      // then the worker held maxHold shards with items to begin
+	unsent  int       // runs of doc that have shards to send
 }
 
 // shortRunsAge is how old the count of short runs may be: it is asked for with each item.
@@ -35,13 +36,17 @@ const shortRunsAge = 20 * time.Millisecond
 // that it sends instead is claimed here.
 const shortAfter = 2 * time.Second
 
-// maxHold bounds the shards with items to begin that a worker holds for the sake of runs.
-const maxHold = 64
+// From maxHold shards with items to begin on, a worker takes none from the work queue for
+// the sake of runs. Of each run, holdPerRun count for holdLimit.
+const (
+	maxHold    = 64
+	holdPerRun = 8
+)
 
 // holdLimit returns how many shards with items to begin a worker holds at most for the
-// sake of that many runs. A lower limit would be used up by the shards of slow runs, which
-// are held for longest, and leave no room for those of fast ones.
-func holdLimit(runs int) int { return min(8+8*runs, maxHold) }
+// sake of that many runs. There is room for each: a run of which the work queue has very
+// many, as it had the pool alone, must not use up that of the others.
+func holdLimit(runs int) int { return holdPerRun * (runs + 1) }
 
 // shortRuns returns for how many runs of the pool the worker should claim a shard: those
 // with shards to send of which it holds too few items, less the claims under way. It is 0
@@ -59,16 +64,23 @@ func (w *Worker) shortRuns() int {
 }
 
 func (w *Worker) countShortRuns(now time.Time) (short int) {
-	ready, shards := map[identity.RunID]int{}, w.claiming
+	ready, of := map[identity.RunID]int{}, map[identity.RunID]int{}
+	counted, all := w.claiming, w.claiming
 	for _, h := range w.held {
 		n := w.perShard
 		if h.work != nil {
 			n = h.work.unbegun()
 		}
-		if ready[h.run] += n; n > 0 {
-			shards++
+		ready[h.run] += n
+		if n == 0 {
+			continue
+		}
+		all++
+		if of[h.run]++; of[h.run] <= holdPerRun {
+			counted++
 		}
 	}
+	w.pool.crowded = all >= maxHold
 	begins := w.pace.perSecond()*shortAfter.Seconds() + float64(w.slots.size())
 	total := w.pool.doc.Total(now)
 	for _, r := range w.pool.doc.Runs {
@@ -76,7 +88,7 @@ func (w *Worker) countShortRuns(now time.Time) (short int) {
 			short++
 		}
 	}
-	return min(short, maxPull, max(0, holdLimit(w.pool.unsent)-shards))
+	return min(short, maxPull, max(0, holdLimit(w.pool.unsent)-counted))
 }
 
 // sharesLoop reads which runs share the pool, as often as controls, while the worker holds
