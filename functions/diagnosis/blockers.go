@@ -11,6 +11,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
+	"rollout/shared/figures"
 	"rollout/shared/record"
 )
 
@@ -66,7 +67,7 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 		if packed(p.Manifest) && status.AliveIn(p.Workers, "") {
 			return []status.Blocker{{Code: IsPlanning, Text: "its input is being unpacked"}}
 		}
-		return []status.Blocker{{Code: NotPickedUp, Text: "no function has started it for " + span(waited),
+		return []status.Blocker{{Code: NotPickedUp, Text: "no function has started it for " + figures.Duration(waited),
 			Remedy: p.Hints.Start}}
 	}
 	if b, ok := phaseBlocker(p, s); ok {
@@ -82,7 +83,8 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 	}
 	if len(out) == 0 && s.Shards.Total == 0 {
 		out = append(out, status.Blocker{Code: IsPlanning,
-			Text: fmt.Sprintf("its input is being cut: %d of %d ranges", p.Plan.Merged, p.Plan.Total)})
+			Text: fmt.Sprintf("its input is being cut: %s of %s",
+				figures.Count(p.Plan.Merged), figures.Of(p.Plan.Total, "range"))})
 	}
 	if st.Growing && st.PlanOutstanding() {
 		out = append(out, status.Blocker{Code: IsPlanning, Text: "its next items are being made from the answers so far"})
@@ -157,7 +159,7 @@ func lostWorkers(p status.Progress, s status.Status, now time.Time) (out []statu
 		if held := w.HeldOf(s.Run); !w.Alive && held > 0 && w.State != health.Gone && silent < reassignWithin {
 			out = append(out, status.Blocker{Code: LostWorker,
 				Text: fmt.Sprintf("the last heartbeat of worker %s was %s ago and it holds %s: others will take over",
-					w.Worker, span(silent), shards(held))})
+					w.Worker, figures.Duration(silent), figures.Of(held, "shard"))})
 		}
 	}
 	return out
@@ -173,21 +175,23 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		}
 	}
 	switch {
+	case c.alive == 0 && p.Hints.OtherPools != "" && !p.Kind.Trains && status.AliveIn(p.Workers, ""):
+		return append(out, noServerOf(p, pool))
 	case c.alive == 0:
 		text := fmt.Sprintf("no worker of pool %s is alive", pool)
 		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
-			text += fmt.Sprintf("; a machine could not come up %s ago: %s", span(ago), p.Fleet.Absent)
+			text += fmt.Sprintf("; a machine could not come up %s ago: %s", figures.Duration(ago), p.Fleet.Absent)
 		}
 		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: p.Hints.Workers(pool)})
 	case c.away > 0:
 		of := ""
 		if c.alive > 1 {
-			of = fmt.Sprintf(" of %d of %d workers", c.away, c.alive)
+			of = fmt.Sprintf(" of %s of %s", figures.Count(c.away), figures.Of(c.alive, "worker"))
 		}
 		load := c.unavailable.Load
 		return append(out, status.Blocker{Code: NoEngine,
 			Text: fmt.Sprintf("the inference server%s has been away for %s: %s",
-				of, span(now.Sub(load.UnavailableSince)), load.UnavailableReason),
+				of, figures.Duration(now.Sub(load.UnavailableSince)), load.UnavailableReason),
 			Remedy: "start the server, or correct its address: the run then goes on by itself"})
 	case c.draining == c.alive:
 		return append(out, status.Blocker{Code: AllDraining,
@@ -206,6 +210,40 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		return append(out, b)
 	}
 	return append(out, stalled(s, p.Manifest.Config, c, now)...)
+}
+
+// noServerOf returns the blocker of a pool without a worker while workers of other pools live. `rollout up` starts a
+// worker for every pool that it knows, and without a config it knows one for each model that a server lists.
+func noServerOf(p status.Progress, pool string) status.Blocker {
+	var living, asked []string
+	for _, w := range p.Workers {
+		if !w.Alive {
+			continue
+		}
+		living = append(living, w.Pool)
+		for _, v := range w.Load.Servers {
+			asked = append(asked, v.Name)
+		}
+	}
+	slices.Sort(living)
+	slices.Sort(asked)
+	living, asked = slices.Compact(living), slices.Compact(asked)
+	text := fmt.Sprintf("no living worker serves the model %s (pool %s): those that live are of %s %s",
+		modelInPool(p.Manifest, pool), pool, figures.Plural(len(living), "pool", "pools"), strings.Join(living, ", "))
+	if len(asked) > 0 {
+		text += ", whose servers are " + strings.Join(asked[:min(len(asked), maxNamed)], ", ")
+	}
+	return status.Blocker{Code: UnknownModel, Text: text, Remedy: p.Hints.OtherPools}
+}
+
+// modelInPool returns the model that the run asks the pool for.
+func modelInPool(m record.Manifest, pool string) string {
+	for _, r := range m.Roles {
+		if r.Pool == pool && pool != m.Pool {
+			return r.ModelURI
+		}
+	}
+	return m.ModelURI
 }
 
 // The states of a server's circuit breaker in which it gets no requests.
@@ -241,8 +279,9 @@ func serversAway(p status.Progress, pool string) []status.Blocker {
 		names = append(names, name+": "+away[name])
 	}
 	b := status.Blocker{Code: NoServer, Remedy: "start them again: the others answer meanwhile",
-		Text: fmt.Sprintf("%d of %d inference servers get no requests: %s",
-			len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; "))}
+		Text: fmt.Sprintf("%s of %s no requests: %s", figures.Count(len(away)),
+			figures.OfMany(len(all), "inference server gets", "inference servers get"),
+			strings.Join(names[:min(len(names), maxNamed)], "; "))}
 	if aside {
 		b.Remedy = "mend what they say: each is asked again every few seconds, and gets requests when it answers"
 	}
@@ -288,7 +327,7 @@ func stalled(s status.Status, cfg config.Run, c poolCounts, now time.Time) []sta
 	if services := scoringServices(cfg); len(services) > 0 {
 		look += ", at the scoring service " + strings.Join(services, " or ") + " (answers wait for their scores)"
 	}
-	return []status.Blocker{{Code: Stalled, Text: "stalled: no item was finished for " + span(silent),
+	return []status.Blocker{{Code: Stalled, Text: "stalled: no item was finished for " + figures.Duration(silent),
 		Remedy: fmt.Sprintf("%s, and at `rollout explain %s`", look, s.Run)}}
 }
 
@@ -308,13 +347,3 @@ func scoringServices(cfg config.Run) []string {
 func packed(m record.Manifest) bool {
 	return slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" })
 }
-
-func shards(n int) string {
-	if n == 1 {
-		return "1 shard"
-	}
-	return fmt.Sprintf("%d shards", n)
-}
-
-// span renders a duration for people, to the second.
-func span(d time.Duration) string { return max(0, d).Round(time.Second).String() }

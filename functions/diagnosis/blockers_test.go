@@ -62,8 +62,14 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			p.State.Complete, p.State.Growing, p.State.Shards, p.Workers[0].Holds = false, true, 4, nil
 		}, diagnosis.IsPlanning, "made from the answers so far"},
 		"no worker": {func(p *status.Progress) { p.Workers = nil }, diagnosis.NoWorker, "pool default is alive"},
-		"workers of other pools only": {func(p *status.Progress) { p.Workers[0].Pool = "other" },
-			diagnosis.NoWorker, "pool default is alive"},
+		"workers of other pools only": {func(p *status.Progress) {
+			p.Workers[0].Pool, p.Manifest.ModelURI = "other", "qwen"
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"}}
+		}, diagnosis.UnknownModel, "no living worker serves the model qwen (pool default): those that live are " +
+			"of pool other, whose servers are http://a/v1 let a server serve it"},
+		"workers of other pools only, where pools have machines of their own": {func(p *status.Progress) {
+			p.Workers[0].Pool, p.Hints = "other", inCloud
+		}, diagnosis.NoWorker, "pool default is alive"},
 		"worker just died":   {lastHeartbeat(6 * time.Second), diagnosis.LostWorker, "6s ago and it holds 3 shards"},
 		"worker died before": {lastHeartbeat(time.Hour), diagnosis.NoWorker, ""},
 		"engine away": {func(p *status.Progress) {
@@ -98,17 +104,17 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 				TokensFrom: "config", UsedRequests: 400, Waiting: 3}
 			p.Workers[1].Load.Limit = &health.Limit{Requests: 600, RequestsFrom: "config", Tokens: 90_000,
 				TokensFrom: "config", UsedRequests: 185}
-		}, diagnosis.Limited, "limited to 600 requests a minute and 90000 tokens a minute, 98 % used: " +
+		}, diagnosis.Limited, "limited to 600 requests a minute and 90,000 tokens a minute, 98% used: " +
 			"requests of 1 of 2 workers of pool default wait for that wait, or raise"},
 		"limited by its server": {func(p *status.Progress) {
 			p.Workers[0].Load.Limit = &health.Limit{Requests: 600, RequestsFrom: "refusals", Tokens: 90_000,
 				TokensFrom: "headers", UsedTokens: 45_000, Waiting: 3, WaitUntil: now.Add(40 * time.Second)}
-		}, diagnosis.Limited, "limited to 600 requests a minute (as its refusals show) and 90000 tokens a minute " +
-			"(as the server states), 50 % used: requests of 1 of 1 workers of pool default wait for that; " +
+		}, diagnosis.Limited, "limited to 600 requests a minute (as its refusals show) and 90,000 tokens a minute " +
+			"(as the server states), 50% used: requests of 1 of 1 worker of pool default wait for that; " +
 			"the server wants no requests for 40s more wait, or ask for higher limits"},
 		"a server that wants a pause": {func(p *status.Progress) {
 			p.Workers[0].Load.Limit = &health.Limit{Waiting: 3, WaitUntil: now.Add(7 * time.Second)}
-		}, diagnosis.Limited, "the server wants no requests for 7s more: requests of 1 of 1 workers of pool default wait"},
+		}, diagnosis.Limited, "the server wants no requests for 7s more: requests of 1 of 1 worker of pool default wait"},
 		"below its limit": {func(p *status.Progress) {
 			p.Workers[0].Load.Limit = &health.Limit{Requests: 600}
 		}, "", ""},
@@ -122,7 +128,7 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		}, diagnosis.UnknownModel, `http://a/v1: the server answers as model "b" when it is asked for "m" correct`},
 		"the only server set aside": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "set_aside", LastError: "status 403: no"}}
-		}, diagnosis.NoServer, "1 of 1 inference servers get no requests: http://a/v1: status 403: no mend what they say"},
+		}, diagnosis.NoServer, "1 of 1 inference server gets no requests: http://a/v1: status 403: no mend what they say"},
 		"servers in use": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "doubted"}}
@@ -135,7 +141,7 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		"no machine in a cloud": {func(p *status.Progress) { p.Workers, p.Hints = nil, inCloud },
 			diagnosis.NoWorker, "ask the provider about the machines of default"},
 		"launch just failed": {launchFailed(time.Minute), diagnosis.NoWorker,
-			"is alive; a machine could not come up 1m0s ago: Max spot instance count exceeded ask the provider"},
+			"is alive; a machine could not come up 1m00s ago: Max spot instance count exceeded ask the provider"},
 		"launch failed long ago": {launchFailed(time.Hour), diagnosis.NoWorker, "is alive ask the provider"},
 		"all draining in a cloud": {func(p *status.Progress) { p.Workers[0].State, p.Hints = health.Draining, inCloud },
 			diagnosis.AllDraining, "other machines start"},

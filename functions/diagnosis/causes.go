@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/status"
 	"rollout/shared/core/run"
+	"rollout/shared/figures"
 )
 
 // The codes of causes that are not blockers: the run goes on, but slowly.
@@ -73,7 +74,7 @@ func (c workerTotals) fullRemedy() string {
 	)
 	switch {
 	case c.waiting > 0:
-		return fmt.Sprintf("%d requests wait at the server: %s", c.waiting, bound)
+		return figures.OfMany(c.waiting, "request waits", "requests wait") + " at the server: " + bound
 	case c.waiting == 0:
 		return "no request waits at the server: " + room
 	}
@@ -118,24 +119,25 @@ func (c workerTotals) throughput(s status.Status) []status.Blocker {
 		return nil
 	case c.median == 0:
 		return []status.Blocker{{Code: ServerFull,
-			Text:   fmt.Sprintf("no request was answered yet: %d are at the inference server", c.busy),
+			Text:   "no request was answered yet: " + figures.OfMany(c.busy, "is", "are") + " at the inference server",
 			Remedy: "wait for the first answers; if none come, look at the server's log"}}
 	case full:
 		most := float64(c.limit) / c.median.Seconds()
 		return []status.Blocker{{Code: ServerFull,
-			Text: fmt.Sprintf("%s: %d of %d requests at once are at the inference server, which takes %s for one (median): "+
-				"at most about %s, now %s and %.0f tokens/s",
-				workers(c.workers), c.busy, c.limit, tenths(c.median), speed(most), speed(c.rate), c.tokenRate),
+			Text: fmt.Sprintf("%s: %s at the inference server, which takes %s for one (median): "+
+				"at most about %s, now %s and %s tokens/s", figures.Of(c.workers, "worker"), c.atOnce(),
+				figures.Elapsed(c.median), speed(most), speed(c.rate), figures.Whole(c.tokenRate)),
 			Remedy: c.fullRemedy()}}
 	case s.Items.Planned && left <= uint64(c.limit):
 		return []status.Blocker{{Code: FewLeft,
-			Text: fmt.Sprintf("%d items are left, fewer than the %d requests at once that are allowed: "+
-				"the last ones are waited for (%s each, median)", left, c.limit, tenths(c.median))}}
+			Text: fmt.Sprintf("%s left, fewer than the %s at once that are allowed: the last ones are waited for "+
+				"(%s each, median)", figures.OfMany(left, "item is", "items are"), figures.Of(c.limit, "request"),
+				figures.Elapsed(c.median))}}
 	}
 	return []status.Blocker{{Code: Starved,
-		Text: fmt.Sprintf("%s: %d of %d requests at once are used, with %d items left: "+
-			"the workers wait for shards (%d sent, %d done, %d planned)",
-			workers(c.workers), c.busy, c.limit, left, s.Shards.Dispatched, s.Shards.Done, s.Shards.Total),
+		Text: fmt.Sprintf("%s: %s used, with %s left: the workers wait for shards (%s sent, %s done, %s planned)",
+			figures.Of(c.workers, "worker"), c.atOnce(), figures.Of(left, "item"), figures.Count(s.Shards.Dispatched),
+			figures.Count(s.Shards.Done), figures.Count(s.Shards.Total)),
 		Remedy: "if this lasts, the disk or the processor of this machine is the bound: " +
 			"a larger [shard] items means fewer writes"}}
 }
@@ -151,8 +153,8 @@ func (c workerTotals) serverFaults() []status.Blocker {
 		remedy = "the server throttles (429 or 503): lower in_flight in [worker], or raise its limit"
 	}
 	return []status.Blocker{{Code: ServerFaults,
-		Text: fmt.Sprintf("%d requests ended in a fault of the inference server, for %d items with a row; the last: %s",
-			c.faults, c.rows, c.lastFault),
+		Text: fmt.Sprintf("%s ended in a fault of the inference server, for %s with a row; the last: %s",
+			figures.Of(c.faults, "request"), figures.Of(c.rows, "item"), c.lastFault),
 		Remedy: remedy}}
 }
 
@@ -173,13 +175,13 @@ func shardTrouble(e Explanation) (out []status.Blocker) {
 	}
 	if suspects+probation > 0 {
 		out = append(out, status.Blocker{Code: Suspects,
-			Text: fmt.Sprintf("%d items may be what the inference server died of (the first in shard %d): "+
-				"they are asked last, with nothing else at the server", max(suspects, probation), first),
+			Text: fmt.Sprintf("%s may be what the inference server died of (the first in shard %d): "+
+				"asked last, with nothing else at the server", figures.Of(max(suspects, probation), "item"), first),
 			Remedy: "wait: an item of which it dies twice is put aside as poison, all others are answered"})
 	}
 	if reassigned > 0 {
 		out = append(out, status.Blocker{Code: ShardsReassigned,
-			Text:   shards(reassigned) + " had several holders: workers drained, died, or gave them back",
+			Text:   figures.Of(reassigned, "shard") + " had several holders: workers drained, died, or gave them back",
 			Remedy: "if workers keep dying, look at their logs"})
 	}
 	return out
@@ -191,13 +193,14 @@ func itemFailures(s status.Status) (out []status.Blocker) {
 	classes := slices.DeleteFunc(failedClasses(s), status.Unanswered)
 	if n := s.Items.AtFault(); n > 0 && 20*n >= s.Items.Committed() && len(classes) > 0 {
 		out = append(out, status.Blocker{Code: HighFailureRate,
-			Text:   fmt.Sprintf("%d of %d items that have a row failed, most as %s", n, s.Items.Committed(), classes[0]),
+			Text: fmt.Sprintf("%s of %s with a row failed, most as %s", figures.Count(n),
+				figures.Of(s.Items.Committed(), "item"), classes[0]),
 			Remedy: Advice(classes[0])})
 	}
 	if t := s.Tokens; t.Wasted > 0 && 10*t.Wasted >= t.Completion {
 		out = append(out, status.Blocker{Code: TokensWasted,
-			Text: fmt.Sprintf("%d tokens went into answers that were not kept, %d into those that were",
-				t.Wasted, t.Completion),
+			Text: fmt.Sprintf("%s went into answers that were not kept, %s into those that were",
+				figures.Of(t.Wasted, "token"), figures.Count(t.Completion)),
 			Remedy: "look at the classes of failed items, and at the server's log"})
 	}
 	return out
@@ -214,26 +217,16 @@ func deadlineRisk(s status.Status, now time.Time) []status.Blocker {
 		return nil
 	}
 	return []status.Blocker{{Code: DeadlineAtRisk,
-		Text: fmt.Sprintf("at %s it would end %s after its deadline: about %.0f items would expire",
-			speed(*s.Rate), span(late), late.Seconds()**s.Rate),
+		Text: fmt.Sprintf("at %s it would end %s after its deadline: about %s would expire",
+			speed(*s.Rate), figures.Duration(late), figures.Of(int64(max(1, late.Seconds()**s.Rate)), "item")),
 		Remedy: "add workers or a server"}}
 }
 
-func workers(n int) string {
-	if n == 1 {
-		return "1 worker"
-	}
-	return fmt.Sprintf("%d workers", n)
+// atOnce begins a sentence about the allowed requests that are in flight: "4 of 64 requests at once are".
+func (c workerTotals) atOnce() string {
+	return fmt.Sprintf("%s of %s", figures.Count(c.busy),
+		figures.OfMany(c.limit, "request at once is", "requests at once are"))
 }
 
-// speed renders items per second: with two digits below 10, else without
-// decimals.
-func speed(rate float64) string {
-	if rate >= 10 {
-		return fmt.Sprintf("%.0f items/s", rate)
-	}
-	return fmt.Sprintf("%.2g items/s", rate)
-}
-
-// tenths renders a duration to the tenth of a second.
-func tenths(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
+// speed renders items per second: "12.5 items/s".
+func speed(rate float64) string { return figures.Short(rate) + " items/s" }

@@ -14,6 +14,7 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -115,8 +116,14 @@ func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string)
 		}
 		e.OpenShards = p.State.Sent() - p.State.Done.Set.Len()
 		for _, d := range docs {
+			// A commit is in the document of its shard before the run's state counts it.
+			if d.State == shard.Done {
+				e.OpenShards--
+				continue
+			}
 			e.Shards = append(e.Shards, x.shardReport(p, d, now))
 		}
+		e.OpenShards = max(e.OpenShards, len(e.Shards))
 	}
 	e.History = history(p, e.Run)
 	e.Causes = causes(p, e, now)
@@ -181,9 +188,9 @@ func (t ShardReport) Describe(now time.Time) string {
 	name := fmt.Sprintf("shard %d ", t.Shard)
 	rows := ""
 	if t.Items > 0 {
-		rows = fmt.Sprintf(", with %d of %d rows", t.Rows, t.Items)
+		rows = fmt.Sprintf(", with %s of %s", figures.Count(t.Rows), figures.Of(t.Items, "row"))
 	} else if t.Rows > 0 {
-		rows = fmt.Sprintf(", with %d rows in its checkpoint", t.Rows)
+		rows = fmt.Sprintf(", with %s in its checkpoint", figures.Of(t.Rows, "row"))
 	}
 	text := ""
 	switch {
@@ -196,7 +203,8 @@ func (t ShardReport) Describe(now time.Time) string {
 		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s",
 			name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
 	case t.WaitsWith > 0:
-		text = fmt.Sprintf("%shas spent %d tokens and waits for more of the token budget%s", name, t.WaitsWith, rows)
+		text = fmt.Sprintf("%shas spent %s and waits for more of the token budget%s",
+			name, figures.Of(t.WaitsWith, "token"), rows)
 	case t.SentAt != nil && t.Generation > 0:
 		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago, for the %s time",
 			name, rows, sinceWords(t.SentAt, now), ordinal(t.Generation+1))
@@ -206,13 +214,14 @@ func (t ShardReport) Describe(now time.Time) string {
 		text = name + "waits to be sent" + rows
 	}
 	if t.Vanished > 0 {
-		text += fmt.Sprintf("; %d holders in a row vanished", t.Vanished)
+		text += fmt.Sprintf("; %s in a row vanished", figures.Of(t.Vanished, "holder"))
 	}
 	switch {
 	case len(t.OnProbation) > 0:
-		text += fmt.Sprintf("; %d suspects are asked now with nothing else", len(t.OnProbation))
+		text += fmt.Sprintf("; %s asked now with nothing else",
+			figures.OfMany(len(t.OnProbation), "suspect is", "suspects are"))
 	case t.Suspects > 0:
-		text += fmt.Sprintf("; %d items are suspects: asked last", t.Suspects)
+		text += fmt.Sprintf("; %s: asked last", figures.OfMany(t.Suspects, "item is a suspect", "items are suspects"))
 	}
 	return text
 }
@@ -221,7 +230,7 @@ func sinceWords(t *time.Time, now time.Time) string {
 	if t == nil {
 		return "some time"
 	}
-	return span(now.Sub(*t))
+	return figures.Duration(now.Sub(*t))
 }
 
 func ordinal(n int) string {
@@ -251,7 +260,7 @@ func history(p status.Progress, s status.Status) (out []string) {
 	}
 	more := ""
 	if n := len(m.Inputs) - maxNamed; n > 0 {
-		more = fmt.Sprintf(" and %d more files", n)
+		more = fmt.Sprintf(" and %s", figures.Of(n, "more file"))
 	}
 	config := "the deployment's default config"
 	if m.ConfigKey != "" {
@@ -275,21 +284,21 @@ func history(p status.Progress, s status.Status) (out []string) {
 	case s.Rollout != nil && s.Rollout.Batch > 0:
 		say("%s", newestBatch(*s.Rollout))
 	case s.Items.Planned:
-		say("planned: %d items in %d shards", s.Items.Total, s.Shards.Total)
+		say("planned: %s", planned(s))
 	case st.Growing:
-		say("planned so far: %d items in %d shards; further ones depend on their answers",
-			s.Items.Total, s.Shards.Total)
+		say("planned so far: %s; further ones depend on their answers", planned(s))
 	default:
-		say("planned so far: %d items in %d shards, of %d of %d ranges of its input",
-			s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
+		say("planned so far: %s, of %s of %s of its input", planned(s),
+			figures.Count(p.Plan.Merged), figures.Of(p.Plan.Total, "range"))
 	}
 	if st.Sent() > 0 {
-		say("sent to pool %s: %d shards; %d are done, workers hold %d",
-			strings.Join(s.Pools(), " and pool "), st.Sent(), s.Shards.Done, s.Shards.Running)
+		say("sent to pool %s: %s; %s done, workers hold %s", strings.Join(s.Pools(), " and pool "),
+			figures.Of(st.Sent(), "shard"), figures.OfMany(s.Shards.Done, "is", "are"), figures.Count(s.Shards.Running))
 	}
 	for _, r := range s.Roles {
-		say("role %s in pool %s: %d of %d shards are done; %d items answered, %d failed; %d tokens in, %d out",
-			r.Name, r.Pool, r.Done, r.Shards, r.Completed, r.Failed, r.PromptTokens, r.CompletionTokens)
+		say("role %s in pool %s: %s of %s done; %s answered, %s failed; %s in, %s out", r.Name, r.Pool,
+			figures.Count(r.Done), figures.OfMany(r.Shards, "shard is", "shards are"), figures.Of(r.Completed, "item"),
+			figures.Count(r.Failed), figures.Of(r.PromptTokens, "token"), figures.Count(r.CompletionTokens))
 	}
 	switch p.Control.Desired {
 	case record.DesiredPause:
@@ -298,14 +307,19 @@ func history(p status.Progress, s status.Status) (out []string) {
 		say("its end was requested at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
 	}
 	if s.EndedAt != nil {
-		text := fmt.Sprintf("%s at %s: %d of %d items answered",
-			status.FormatPhase(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
+		text := fmt.Sprintf("%s at %s: %s of %s answered", status.FormatPhase(s.Phase), s.EndedAt.Format(time.RFC3339),
+			figures.Count(s.Items.Done), figures.Of(s.Items.Total, "item"))
 		if s.Message != "" {
 			text += ": " + s.Message
 		}
 		say("%s", text)
 	}
 	return append(out, refusedLines(s)...)
+}
+
+// planned says how many items and shards the run has.
+func planned(s status.Status) string {
+	return figures.Of(s.Items.Total, "item") + " in " + figures.Of(s.Shards.Total, "shard")
 }
 
 func because(reason string) string {
@@ -329,14 +343,15 @@ func next(p status.Progress, s status.Status) (out []string) {
 			say("the other items are in %s, one line each with class and reason", s.Errors)
 		}
 		for _, c := range failedClasses(s) {
-			say("%d %s: %s", s.FailedByClass[string(c)], c, Advice(c))
+			say("%s %s: %s", figures.Count(s.FailedByClass[string(c)]), c, Advice(c))
 		}
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
 	case s.ETASeconds != nil && s.Rate != nil:
 		say("at %s it ends in about %s", speed(*s.Rate), inAbout(s))
 	case s.ETASeconds != nil && s.Training != nil:
-		say("step %d of %d is done; it ends in about %s", s.Training.Step, s.Training.Steps, inAbout(s))
+		say("step %s of %s is done; it ends in about %s",
+			figures.Count(s.Training.Step), figures.Count(s.Training.Steps), inAbout(s))
 	}
 	if s.Deadline != nil && !s.Phase.Ended() {
 		say("what is unanswered at %s expires", s.Deadline.Format(time.RFC3339))
@@ -346,7 +361,7 @@ func next(p status.Progress, s status.Status) (out []string) {
 
 // inAbout renders the time that is left, at least a second.
 func inAbout(s status.Status) string {
-	return span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second))
+	return figures.Duration(max(time.Second, time.Duration(*s.ETASeconds)*time.Second))
 }
 
 // failedClasses returns the classes of failed items, the most frequent first.

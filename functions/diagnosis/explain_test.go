@@ -81,7 +81,7 @@ func TestExplainNamesTheCauseOfASlowRun(t *testing.T) {
 	}{
 		"server full": {func(*run.State, *health.Heartbeat) {}, diagnosis.ServerFull,
 			"1 worker: 64 of 64 requests at once are at the inference server, which takes 2.1s for one (median): " +
-				"at most about 30 items/s, now 30 items/s and 900 tokens/s"},
+				"at most about 30.5 items/s, now 30.0 items/s and 900 tokens/s"},
 		"fast server full": {func(_ *run.State, b *health.Heartbeat) {
 			b.Load.Rate, b.Load.MedianMS = 470, 136
 		}, diagnosis.ServerFull, "at most about 471 items/s, now 470 items/s and 900 tokens/s"},
@@ -108,14 +108,14 @@ func TestExplainNamesTheCauseOfASlowRun(t *testing.T) {
 		}, diagnosis.Starved, "10 of 64 requests at once are used"},
 		"throttling server": {func(_ *run.State, b *health.Heartbeat) {
 			b.Load.Faults, b.Load.LastFault = 500, "throttled"
-		}, diagnosis.ServerFaults, "500 requests ended in a fault of the inference server, for 1000 items with a row; " +
+		}, diagnosis.ServerFaults, "500 requests ended in a fault of the inference server, for 1,000 items with a row; " +
 			"the last: throttled the server throttles"},
 		"failing items": {func(st *run.State, _ *health.Heartbeat) {
 			st.Counts.OK, st.Counts.Failed = 300, 100
-		}, diagnosis.HighFailureRate, "100 of 400 items that have a row failed, most as invalid_line correct the line"},
+		}, diagnosis.HighFailureRate, "100 of 400 items with a row failed, most as invalid_line correct the line"},
 		"wasted tokens": {func(st *run.State, _ *health.Heartbeat) {
 			st.Counts.WastedTokens = 5000
-		}, diagnosis.TokensWasted, "5000 tokens went into answers that were not kept"},
+		}, diagnosis.TokensWasted, "5,000 tokens went into answers that were not kept"},
 		"deadline too early": {func(st *run.State, _ *health.Heartbeat) {
 			st.Deadline = noon.Add(10 * time.Second)
 		}, diagnosis.DeadlineAtRisk, "about 240 items would expire"},

@@ -15,6 +15,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -280,7 +281,8 @@ func (x *Explainer) unplanned(ctx context.Context, p status.Progress, t ItemRepo
 	t.State = NotPlanned
 	progress := ""
 	if p.Plan.Total > 0 {
-		progress = fmt.Sprintf(": %d of %d ranges are", p.Plan.Merged, p.Plan.Total)
+		progress = fmt.Sprintf(": %s of %s", figures.Count(p.Plan.Merged),
+			figures.OfMany(p.Plan.Total, "range is", "ranges are"))
 	}
 	t.say("its part of the input is not planned yet%s", progress)
 	t.Next = "it is sent to a worker after that"

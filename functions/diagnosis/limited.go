@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/functions/status"
+	"rollout/shared/figures"
 )
 
 // limited returns the blocker of a pool whose requests wait for its limit, or because its
@@ -21,16 +22,17 @@ func limited(p status.Progress, pool string, alive int, now time.Time) (status.B
 	l := limits[i]
 	b := status.Blocker{Code: Limited,
 		Remedy: "wait, or raise the limits of the [[pool]] in the config if the server allows more"}
-	waiting := fmt.Sprintf("requests of %d of %d workers of pool %s wait for that", l.WaitingWorkers, alive, pool)
+	waiting := fmt.Sprintf("requests of %s of %s of pool %s wait for that",
+		figures.Count(l.WaitingWorkers), figures.Of(alive, "worker"), pool)
 	if limit := FormatLimit(l); limit != "" {
-		b.Text = fmt.Sprintf("limited to %s, %.0f %% used: %s", limit, 100*l.Used(), waiting)
+		b.Text = fmt.Sprintf("limited to %s, %s used: %s", limit, figures.Share(l.Used()), waiting)
 		if l.RequestsFrom != fromConfig || l.Tokens > 0 && l.TokensFrom != fromConfig {
 			b.Remedy = "wait, or ask for higher limits at the server; ignore_server_limits of the [[pool]] in the config " +
 				"keeps to the config's limits alone"
 		}
 	}
 	if l.WaitUntil != nil && l.WaitUntil.After(now) {
-		wait := fmt.Sprintf("the server wants no requests for %s more", span(l.WaitUntil.Sub(now)))
+		wait := fmt.Sprintf("the server wants no requests for %s more", figures.Duration(l.WaitUntil.Sub(now)))
 		if b.Text == "" {
 			b.Text = wait + ": " + waiting
 		} else {
@@ -48,13 +50,13 @@ const fromConfig = "config"
 func FormatLimit(l status.PoolLimit) string {
 	var parts []string
 	for _, v := range []struct {
-		n        int64
-		of, from string
-	}{{l.Requests, "requests", l.RequestsFrom}, {l.Tokens, "tokens", l.TokensFrom}} {
+		n         int64
+		one, from string
+	}{{l.Requests, "request", l.RequestsFrom}, {l.Tokens, "token", l.TokensFrom}} {
 		if v.n == 0 {
 			continue
 		}
-		text := fmt.Sprintf("%d %s a minute", v.n, v.of)
+		text := figures.Of(v.n, v.one) + " a minute"
 		switch v.from {
 		case "headers":
 			text += " (as the server states)"

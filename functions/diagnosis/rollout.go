@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"rollout/functions/status"
+	"rollout/shared/figures"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
 )
 
 // newestBatch says how far a rollout is planned.
 func newestBatch(r record.Rollout) string {
-	text := fmt.Sprintf("batch %d of %d is planned, after %d of %d tickets", r.Batch, r.Batches, r.Tickets, r.AllTickets)
+	text := fmt.Sprintf("batch %d of %d is planned, after %s of %s", r.Batch, r.Batches,
+		figures.Count(r.Tickets), figures.Of(r.AllTickets, "ticket"))
 	if r.Batch < r.Batches {
 		text += "; the next one begins when its answers are in"
 	}

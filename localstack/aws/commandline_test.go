@@ -200,7 +200,7 @@ func TestCommandLineWorksWithADeployment(t *testing.T) {
 	}
 	waited := k.run(0, "submit", k.file("x.jsonl", "{\"prompt\":\"hi\"}\n"), "--wait")
 	want := fmt.Sprintf("completions s3://%sruns/%s/completions.jsonl", k.place(), strings.TrimSpace(waited.Stdout))
-	if !strings.Contains(waited.Stderr, want) || !strings.Contains(waited.Stderr, "1 of 1 items answered") {
+	if !strings.Contains(waited.Stderr, want) || !strings.Contains(waited.Stderr, "1 of 1 item answered") {
 		t.Errorf("stderr has no %q:\n%s", want, waited.Stderr)
 	}
 	k.run(1, "results", "typo")

@@ -189,12 +189,20 @@ func TestCheckText(t *testing.T) {
 		"shared/aws/a.go":     {Data: []byte(address + " of AWS")},
 		"shared/gcp/x/a.go":   {Data: []byte(address)},
 		"testdata/a.go":       {Data: []byte(note)},
+		"scripts/rollout/command/a.go": {Data: []byte(`package command // "%d shards" is a comment's second half
+f("%d shards", n); g("%s of %s items", a, b); h("the line has %d bytes", n); i("shard %d is done", n)
+j("%.0f", x)
+k("%.4f", loss)
+// l("%d items")`)},
 	})
 	want := []string{
 		".ci/run:1: TO" + "DO: finish it, or file an issue",
 		"a.go:2: TO" + "DO: finish it, or file an issue",
 		"docs/a.md:1: a metadata address outside of the cloud drivers",
 		"scripts/a/a.go:3: the line has 121 characters: break it at 120",
+		`scripts/rollout/command/a.go:1: "%d shards" has a plural for one thing: use figures.Of or figures.OfMany`,
+		`scripts/rollout/command/a.go:2: "%d shards" has a plural for one thing: use figures.Of or figures.OfMany`,
+		"scripts/rollout/command/a.go:3: %.0f writes a number in a style of its own, and perhaps -0: use package figures",
 		"shared/a/b.go:3: names a cloud in a neutral package: move it behind shared/cloud",
 		"shared/a/b.go:4: names a cloud in a neutral package: move it behind shared/cloud",
 		"shared/a/b.go:5: names a cloud in a neutral package: move it behind shared/cloud",

@@ -39,6 +39,7 @@ var Rules = []Rule{
 	{Packages: "shared/clock", StdOnly: true},
 	{Packages: "shared/disk/...", Imports: []string{"shared/disk/..."}},
 	{Packages: "shared/fault", StdOnly: true},
+	{Packages: "shared/figures", StdOnly: true},
 	{Packages: "shared/text", StdOnly: true},
 
 	// The pure core: state and now in, state and effects out; see PurePackages.

@@ -37,10 +37,35 @@ var cloudWordsAllowed = []string{
 	"scripts/licenses/...",      // lists the shipped programs
 }
 
+// figuresIn are the packages whose sentences people read: package figures formats the numbers of all of them.
+var figuresIn = []string{"functions/diagnosis/...", "functions/status/...", "scripts/rollout/command/...",
+	"scripts/rollout/progress/...", "scripts/rollout/results/...", "scripts/rollout/train/..."}
+
+var (
+	// numberOfThings is a number before a plural in a text: it reads "1 shards" for one. A limit in bytes is more than
+	// one, an ordinal may come before a verb, and key=%d is for programs.
+	numberOfThings = regexp.MustCompile(`"[^"=]*(%d|of %s) (more )?[a-z]{3,}s\b[^"]*"`)
+	inBytes        = regexp.MustCompile(`%d (bytes|is|has|was)\b`)
+	// ownStyle formats a number in a style of its own.
+	ownStyle = regexp.MustCompile(`%\.[01][fg]|humanize\.Comma`)
+)
+
+// checkFigures returns what a line of a package that writes for people formats without package figures; "" if nothing.
+func checkFigures(line []byte) string {
+	if text := ownStyle.Find(line); text != nil {
+		return fmt.Sprintf("%s writes a number in a style of its own, and perhaps -0: use package figures", text)
+	}
+	if text := numberOfThings.Find(inBytes.ReplaceAll(line, nil)); text != nil {
+		return fmt.Sprintf("%s has a plural for one thing: use figures.Of or figures.OfMany", text)
+	}
+	return ""
+}
+
 // CheckText returns what no file may contain, as "file:line: what is wrong":
 // notes of unfinished work; metadata addresses outside of the drivers; in Go,
 // lines over MaxColumns; and in Go outside of tests, the name of a cloud in a
-// package that is neutral.
+// package that is neutral; and there, in the packages that write for people, a
+// number that is formatted without package figures.
 func CheckText(tree fs.FS) ([]string, error) {
 	var out []string
 	err := walk(tree, isText, func(name string, content []byte) error {
@@ -48,9 +73,15 @@ func CheckText(tree fs.FS) ([]string, error) {
 		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
 			!matchAny(cloudWordsAllowed, name)
 		short := isGo(name)
+		people := isGo(name) && !strings.HasSuffix(name, "_test.go") && matchAny(figuresIn, path.Dir(name))
 		for i, line := range bytes.Split(content, []byte("\n")) {
 			add := func(format string, args ...any) {
 				out = append(out, fmt.Sprintf("%s:%d: ", name, i+1)+fmt.Sprintf(format, args...))
+			}
+			if people && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
+				if problem := checkFigures(line); problem != "" {
+					add("%s", problem)
+				}
 			}
 			if note := unfinishedNote.Find(line); note != nil {
 				add("%s: finish it, or file an issue", note)

@@ -37,6 +37,9 @@ type Hints struct {
 	Start string
 	// Workers tells how to start workers of a pool without workers.
 	Workers func(pool string) string
+	// OtherPools tells what to do about a pool without workers while workers of others live. It is "" where a pool
+	// without work has no workers.
+	OtherPools string
 	// Replacement tells how to replace a pool's draining workers.
 	Replacement string
 	// ConsoleOutput returns the command that shows a machine's console output.
@@ -48,9 +51,11 @@ type Hints struct {
 // OneMachine returns the profile of an installation in a folder.
 func OneMachine() Profile {
 	return Profile{Hints: Hints{
-		PickupTime:    5 * time.Second,
-		Start:         "start `rollout up`",
-		Workers:       func(string) string { return "start `rollout up`" },
+		PickupTime: 5 * time.Second,
+		Start:      "start `rollout up`",
+		Workers:    func(string) string { return "start `rollout up`" },
+		OtherPools: "let a server serve it, or add a [[pool]] of that name and model to rollout.toml, and start " +
+			"`rollout up` again",
 		Replacement:   "start `rollout up` again, or another `gpuworker`",
 		ConsoleOutput: func(string) string { return "look at the log of its worker" },
 		PendingUpload: "it is not a run yet: `rollout up` picks it up within seconds, " +

@@ -16,6 +16,7 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/record"
 )
 
@@ -116,7 +117,7 @@ type freed struct {
 func (f *freed) add(g freed) { f.objects, f.bytes = f.objects+g.objects, f.bytes+g.bytes }
 
 func (f freed) String() string {
-	return fmt.Sprintf("%s in %s objects", humanize.IBytes(uint64(f.bytes)), humanize.Comma(int64(f.objects)))
+	return humanize.IBytes(uint64(f.bytes)) + " in " + figures.Of(f.objects, "object")
 }
 
 // cleanUnder deletes the objects with the prefix, one page after the other. If before is not zero, it keeps objects

@@ -12,6 +12,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/cloud"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/installation"
 )
 
@@ -105,7 +106,7 @@ func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags)
 		err = out.Encode(report)
 	}
 	if n := report.Summary.Failed; err == nil && n > 0 {
-		err = fault.New(fault.Unavailable, "%d of %d checks failed", n, len(report.Checks))
+		err = fault.New(fault.Unavailable, "%d of %s failed", n, figures.Of(len(report.Checks), "check"))
 	}
 	if ctx.Err() != nil {
 		err = fault.WithKind(fault.Canceled, ctx.Err(), "check the cloud")

@@ -166,6 +166,9 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 		{[]string{"nope"}, "rollout: unknown command \"nope\" (see `rollout --help`)\n"},
 		{[]string{"statu"}, "rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
 		{[]string{"config", "again"}, "rollout: unknown command \"again\" (see `rollout config --help`)\n"},
+		{[]string{"statu", "nightly", "--dir", "x"},
+			"rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
+		{[]string{"--nope", "statu"}, "rollout: unknown flag: --nope (see `rollout --help`)\n"},
 		{[]string{"status", "--colour"}, "rollout: unknown flag: --colour (see `rollout status --help`)\n"},
 		{[]string{"status", "a", "b"}, "rollout: unexpected argument \"b\" (see `rollout status --help`)\n"},
 		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in, " +
@@ -258,7 +261,7 @@ func TestStatusShowsWorkersAndQueues(t *testing.T) {
 	if err := f.Ports.Queues.Send(t.Context(), "work-default", [][]byte{[]byte("x"), []byte("y")}, 0); err != nil {
 		t.Fatal(err)
 	}
-	const away = "the inference server of 1 of 2 workers has been away for 1m0s: connection refused " +
+	const away = "the inference server of 1 of 2 workers has been away for 1m00s: connection refused " +
 		"(start the server, or correct its address: the run then goes on by itself)"
 	check(t, f.rollout("status"), 0, `RUN                         NAME     PHASE    ITEMS  DONE  FAILED  RATE   ETA  AGE
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running  100    55%   2       2.5/s  18s  1m40s

@@ -8,6 +8,7 @@ import (
 
 	"rollout/scripts/rollout/convert"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/figures"
 )
 
 func convertCommand(e *Env) *cobra.Command {
@@ -66,7 +67,7 @@ func (e *Env) convert(c *cobra.Command, o convert.Options, asJSON bool) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(e.Err, "%s: %s rows of %s\n", stdName(s.Out, "standard output"), progress.Count(s.Rows), s.To)
+	_, err = fmt.Fprintf(e.Err, "%s: %s of %s\n", stdName(s.Out, "standard output"), figures.Of(s.Rows, "row"), s.To)
 	return err
 }
 

@@ -37,7 +37,7 @@ func TestConvertReadsStandardInput(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := command.Main(t.Context(), []string{"convert", "-", "-"}, command.Env{In: strings.NewReader(`[{"a":1}]`),
 		Out: &out, Err: &errs, Clock: clock.Fixed(noon), Getenv: noEnv})
-	if code != 0 || out.String() != "{\"a\":1}\n" || errs.String() != "standard output: 1 rows of jsonl\n" {
+	if code != 0 || out.String() != "{\"a\":1}\n" || errs.String() != "standard output: 1 row of jsonl\n" {
 		t.Errorf("%d: %q, %q", code, &out, &errs)
 	}
 	check(t, rollout(t.Context(), "convert", "-", "-", "--json"), 2, "", "--json and OUT -")

@@ -15,6 +15,7 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
+	"rollout/shared/figures"
 )
 
 func explainCommand(e *Env) *cobra.Command {
@@ -109,9 +110,9 @@ func (t *explanationPrinter) list(texts []string) {
 
 func (t *explanationPrinter) run() {
 	r := t.x.Run
-	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s items (%s)",
+	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s (%s)",
 		r.Run, progress.SanitizeLine(r.Name, nameColumns), t.colours.phase(r.Phase, progress.FormatPhase(r.Phase)),
-		progress.Count(r.Items.Processed()), progress.Count(r.Items.Total),
+		figures.Count(r.Items.Processed()), figures.Of(r.Items.Total, "item"),
 		progress.Percent(r.Items.Processed(), r.Items.Total))
 	if r.Rate != nil {
 		t.b.WriteString(", " + progress.FormatRate(r.Rate))
@@ -136,7 +137,7 @@ func (t *explanationPrinter) run() {
 		t.list(t.x.Next)
 	}
 	if n := len(t.x.Shards); n > 0 {
-		t.head(fmt.Sprintf("open shards (the first %d of %d):", n, t.x.OpenShards))
+		t.head(fmt.Sprintf("open shards (the first %s of %s):", figures.Count(n), figures.Count(t.x.OpenShards)))
 		for _, s := range t.x.Shards {
 			t.line("  - ", progress.SanitizeLine(s.Describe(t.now), 1000))
 		}
@@ -152,7 +153,7 @@ func (t *explanationPrinter) run() {
 func (t *explanationPrinter) items() {
 	r := t.x.Run
 	if len(t.x.Items) > 1 {
-		t.head(fmt.Sprintf("%d lines have that id: the first is answered, the others are errors", len(t.x.Items)))
+		t.head(figures.Of(len(t.x.Items), "line") + " have that id: the first is answered, the others are errors")
 	}
 	for _, it := range t.x.Items {
 		fmt.Fprintf(&t.b, "item %d of run %s (%s): %s\n",

@@ -14,6 +14,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/installation"
 )
 
@@ -53,7 +54,7 @@ func matchRun(runs []status.Status, text string) (status.Status, error) {
 		ids = append(ids, "…")
 	}
 	return status.Status{}, &fault.Error{Kind: fault.Invalid,
-		Err:    fmt.Errorf("%d runs start with %q: %s", len(matches), text, strings.Join(ids, ", ")),
+		Err:    fmt.Errorf("%s start with %q: %s", figures.Of(len(matches), "run"), text, strings.Join(ids, ", ")),
 		Remedy: "type more of the id"}
 }
 

@@ -12,6 +12,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/guidance"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/host"
 	"rollout/shared/installation"
 	"rollout/shared/record"
@@ -95,8 +96,8 @@ type rolloutRun struct {
 // one returns the only mission, or Invalid.
 func (r *rolloutRun) one(c *cobra.Command) (string, error) {
 	if len(r.missions) > 1 {
-		return "", usage(c, "run %s has %d missions: name one with --mission: %s",
-			r.manifest.Run, len(r.missions), strings.Join(r.missions, ", "))
+		return "", usage(c, "run %s has %s: name one with --mission: %s",
+			r.manifest.Run, figures.Of(len(r.missions), "mission"), strings.Join(r.missions, ", "))
 	}
 	return r.missions[0], nil
 }

@@ -14,6 +14,7 @@ import (
 	"rollout/gpuworker/tinylm/export"
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 )
 
 func modelCommand(e *Env) *cobra.Command {
@@ -226,11 +227,11 @@ func modelShowCommand(e *Env) *cobra.Command {
 			{"model", f.Name},
 			{"output", output},
 			{"digest", f.Digest},
-			{"parameters", humanize.Comma(int64(f.Parameters))},
-			{"shape", fmt.Sprintf("Llama: %d layers, %d wide, %d heads of %d, %d hidden",
+			{"parameters", figures.Count(f.Parameters)},
+			{"shape", fmt.Sprintf("Llama: layers %d, width %d, heads %d of %d, hidden %d",
 				f.Layers, f.Width, f.Heads, f.HeadSize, f.Hidden)},
-			{"context", fmt.Sprintf("%d tokens", f.Context)},
-			{"tokenizer", fmt.Sprintf("byte-level BPE, %s tokens, %s", humanize.Comma(int64(f.Vocab)), f.Tokenizer)},
+			{"context", figures.Of(f.Context, "token")},
+			{"tokenizer", fmt.Sprintf("byte-level BPE, %s, %s", figures.Of(f.Vocab, "token"), f.Tokenizer)},
 		} {
 			if _, err := fmt.Fprint(e.Out, sc.fact(line[0], line[1])); err != nil {
 				return err

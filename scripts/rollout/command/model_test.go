@@ -110,7 +110,7 @@ func TestModelIsReadFromFolderOrSnapshot(t *testing.T) {
 		"output      text\n"+
 		"digest      "+want.Digest+"\n"+
 		"parameters  652,160\n"+
-		"shape       Llama: 3 layers, 128 wide, 2 heads of 64, 352 hidden\n"+
+		"shape       Llama: layers 3, width 128, heads 2 of 64, hidden 352\n"+
 		"context     256 tokens\n"+
 		"tokenizer   byte-level BPE, 384 tokens, "+want.Tokenizer.Hash()+"\n")
 	other, err := s.Save(t.Context(), fstest.MapFS{"state.json": {Data: []byte("{}")}},

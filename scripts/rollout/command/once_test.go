@@ -82,7 +82,7 @@ func TestOnceEndsWhateverIsAmongThePrompts(t *testing.T) {
 	}
 	r := rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
 	for _, want := range []string{
-		"(good) completed: 1 of 1 items answered",
+		"(good) completed: 1 of 1 item answered",
 		"read prompts/folder.toml: it is not a regular file (put a file there, or remove it)",
 		"prompts/nan.toml:2: sampling.temperature: must be at least 0 and at most 2, is NaN",
 		"prompts/inf.toml:2: sampling.top_p: must be above 0 and at most 1, is -Inf",

@@ -39,7 +39,7 @@ func TestResultsOfRunWithFailuresExitsWith1(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.addResults(runA)
-	failed := "1 of 1 items failed (see " + filepath.Join(f.dir, "bucket", record.OutputKey(runA, record.ErrorsFile)) + ")"
+	failed := "1 of 1 item failed (see " + filepath.Join(f.dir, "bucket", record.OutputKey(runA, record.ErrorsFile)) + ")"
 	check(t, f.rollout("results", "x"), 1, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", failed)
 	check(t, f.rollout("results", "x", "--errors"), 1, "{\"id\":\"c\"}\n", failed)
 	folder := filepath.Join(t.TempDir(), "new") + "/"
@@ -58,7 +58,7 @@ func TestResultsChecksNumberOfRows(t *testing.T) {
 	f.addResults(runA)
 	f.put(record.OutputKey(runA, record.CompletionsFile), "{\"id\":\"a\"}\n")
 	path := filepath.Join(t.TempDir(), "y.jsonl")
-	check(t, f.rollout("results", "x", "-o", path), 3, "", "completions.jsonl has 1 rows, but the run's summary counts 2")
+	check(t, f.rollout("results", "x", "-o", path), 3, "", "completions.jsonl has 1 row, but the run's summary counts 2")
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v (%v)", entries, err)
 	}

@@ -155,7 +155,7 @@ func TestCleanKeepsWhatAnOpenChildReads(t *testing.T) {
 	for _, id := range []identity.RunID{runA, runB, runC, other} {
 		f.put(record.InheritedKey(id), "1234")
 	}
-	check(t, f.rollout("clean"), 0, string(other)+"  sibling  freed 4 B in 1 objects\nfreed 4 B in 1 objects\n")
+	check(t, f.rollout("clean"), 0, string(other)+"  sibling  freed 4 B in 1 object\nfreed 4 B in 1 object\n")
 	f.end(runC, run.Completed)
 	r := f.rollout("clean")
 	if r.code != 0 || !strings.HasSuffix(r.out, "\nfreed 12 B in 3 objects\n") {

@@ -158,7 +158,7 @@ func rootCommand(e *Env) *cobra.Command {
 	}
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, "%v", err) })
+	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.StringVar(&e.logLevel, "log-level", "", "minimum `level` of log lines: debug, info, warn or error")
 	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "`format` of log lines: text or json")
@@ -199,6 +199,17 @@ func unknownCommand(c *cobra.Command, args []string) error {
 		return usage(c, "unknown command %q; did you mean %q?", args[0], near[0])
 	}
 	return usage(c, "unknown command %q", args[0])
+}
+
+// flagError returns the error of a flag that the command does not know. A misspelled command is the error if there is
+// one, because its flags are then read as those of the command above it.
+func flagError(c *cobra.Command, err error) error {
+	if c.HasSubCommands() {
+		if unknown := unknownCommand(c, c.Flags().Args()); unknown != nil { // the arguments before the flag
+			return unknown
+		}
+	}
+	return usage(c, "%v", err)
 }
 
 // usage returns an error of the command line, with the command's --help as the remedy.

@@ -15,6 +15,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
+	"rollout/shared/figures"
 )
 
 // screen formats an overview as text for a terminal or a file.
@@ -91,7 +92,8 @@ func (s screen) notes() (out []string) {
 	}
 	for i, u := range s.Uploads {
 		if i == maxNotes {
-			return append(out, fmt.Sprintf("%d more files in prompts/ are not runs", len(s.Uploads)-i))
+			return append(out, figures.OfMany(len(s.Uploads)-i, "more file in prompts/ is not a run",
+				"more files in prompts/ are not runs"))
 		}
 		out = append(out, progress.SanitizeLine(u.Key, 200)+": "+s.withFlags(progress.SanitizeLine(u.Why, 500)))
 	}
@@ -163,7 +165,7 @@ func (s screen) worker(w status.WorkerStatus) []string {
 		progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)),
 		fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight),
 		progress.FormatRate(&rate),
-		fmt.Sprintf("%.0f", w.Load.TokenRate),
+		figures.Whole(w.Load.TokenRate),
 		median,
 		s.heldShards(w),
 		fmt.Sprint(w.Load.Faults),
@@ -233,7 +235,7 @@ func (s screen) limits() string {
 	for _, l := range status.Limits(s.Workers) {
 		var parts []string
 		if limit := diagnosis.FormatLimit(l); limit != "" {
-			parts = append(parts, fmt.Sprintf("%s, %.0f %% used", limit, 100*l.Used()))
+			parts = append(parts, limit+", "+figures.Share(l.Used())+" used")
 		}
 		if l.WaitUntil != nil && l.WaitUntil.After(s.now) {
 			parts = append(parts, "the server wants no requests for "+progress.FormatElapsed(l.WaitUntil.Sub(s.now)))

@@ -93,7 +93,7 @@ func TestLimitsOfPoolsAreLines(t *testing.T) {
 		{Pool: "b", Alive: true, Load: health.Load{Limit: &health.Limit{Waiting: 1, WaitUntil: now.Add(-time.Second)}}},
 		{Pool: "c", Alive: true},
 	}}}
-	const want = "limit of pool a: 600 requests a minute (as the server states), 98 % used; " +
+	const want = "limit of pool a: 600 requests a minute (as the server states), 98% used; " +
 		"the server wants no requests for 7.0s; waiting requests: 4\n"
 	if got := s.limits(); got != want {
 		t.Errorf("got\n%s, want\n%s", got, want)

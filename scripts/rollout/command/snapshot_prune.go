@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/shared/figures"
 	"rollout/shared/snapshot"
 )
 
@@ -55,7 +56,7 @@ func snapshotPruneCommand(e *Env) *cobra.Command {
 				return err
 			}
 		}
-		_, writeErr := fmt.Fprintf(e.Out, "%s %d snapshots\n", did, len(pruned))
+		_, writeErr := fmt.Fprintf(e.Out, "%s %s\n", did, figures.Of(len(pruned), "snapshot"))
 		return errors.Join(err, writeErr)
 	}
 	return c

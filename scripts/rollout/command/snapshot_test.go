@@ -135,8 +135,8 @@ func TestPruneKeepsNewestAndLabeled(t *testing.T) {
 		!strings.HasSuffix(got.out, "would prune 2 snapshots\n") {
 		t.Errorf("%+v", got)
 	}
-	check(t, prune("--run", string(runA), "--max-age", "5h30m"), 0, "pruned 1 snapshots\n")
-	check(t, prune("--run", string(runA)), 0, "pruned 1 snapshots\n")
+	check(t, prune("--run", string(runA), "--max-age", "5h30m"), 0, "pruned 1 snapshot\n")
+	check(t, prune("--run", string(runA)), 0, "pruned 1 snapshot\n")
 	check(t, prune("--run", string(runA), "--keep-last", "1", "--keep-labeled=false"), 0, "pruned 3 snapshots\n")
 	if got := f.rollout("snapshot", "list"); strings.Count(got.out, "\n") != 3 {
 		t.Errorf("there stay:\n%s", got.out)
@@ -157,7 +157,7 @@ func TestCleanDeletesUnfinishedUploads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(t, f.rollout("clean"), 0, "unfinished uploads  freed 5 B in 1 objects\nfreed 5 B in 1 objects\n")
+	check(t, f.rollout("clean"), 0, "unfinished uploads  freed 5 B in 1 object\nfreed 5 B in 1 object\n")
 	if left, err := f.Bucket.List(t.Context(), "pending/", "", 10); err != nil || len(left) != 1 ||
 		left[0].Key != "pending/young" {
 		t.Errorf("there stay %v, %v", left, err)

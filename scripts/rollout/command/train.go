@@ -15,6 +15,7 @@ import (
 	"rollout/scripts/rollout/train"
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/installation"
 	"rollout/shared/observe"
 )
@@ -180,9 +181,9 @@ func (e *Env) printTrainResult(r train.Result, t *training.Trainer) error {
 	if v := r.Evaluation; v != nil {
 		text += fmt.Sprintf("evaluation  loss %.4f", v.Loss)
 		if v.Accuracy != nil {
-			text += fmt.Sprintf(", accuracy %.1f %%", 100**v.Accuracy)
+			text += ", accuracy " + figures.Short(100**v.Accuracy) + "%"
 		}
-		text += fmt.Sprintf(" on %d rows of the dataset\n", v.Rows)
+		text += " on " + figures.Of(v.Rows, "row") + " of the dataset\n"
 		if v.Truncated > 0 {
 			text += fmt.Sprintf("truncated   %d of them were longer than max_seq_len\n", v.Truncated)
 		}

@@ -52,7 +52,7 @@ func TestUpOnceShowsTheSummary(t *testing.T) {
 	t.Parallel()
 	dir := newUploads(t, prompt)
 	up := []string{"up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"}
-	check(t, rolloutNow(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 items answered",
+	check(t, rolloutNow(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 item answered",
 		"completions "+filepath.Join(dir, "bucket", "runs"), "first completions:\n  a  Hello → MOCK:Hello")
 	check(t, rolloutNow(t.Context(), up...), 0, "", "nothing to answer")
 }
@@ -62,10 +62,10 @@ func TestUpOnceOfManyFilesShowsOneLineEach(t *testing.T) {
 	lines := strings.Split(strings.Repeat(prompt+"\n", 12), "\n")[:12]
 	dir := newUploads(t, append(lines, "no prompt")...)
 	r := rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
-	if r.code != 1 || !strings.Contains(r.err, "1 of 1 items failed") {
+	if r.code != 1 || !strings.Contains(r.err, "1 of 1 item failed") {
 		t.Errorf("one of them did not end well: %+v", r)
 	}
-	if n := strings.Count(r.err, " completed: 1 of 1 items answered"); n != 12 {
+	if n := strings.Count(r.err, " completed: 1 of 1 item answered"); n != 12 {
 		t.Errorf("%d of 12 runs are shown:\n%s", n, r.err)
 	}
 }

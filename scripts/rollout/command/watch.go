@@ -15,6 +15,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 )
 
 // watchInterval is the minimum time between two updates of a watched display.
@@ -208,7 +209,7 @@ func (w *watcher) redraw(o api.Overview) error {
 	}
 	if _, rows, ok := progress.TerminalSize(w.Out); ok && rows > 2 && len(lines) >= rows {
 		lines = append(lines[:rows-2],
-			fmt.Sprintf("… %d more lines: enlarge the terminal, or name one run", len(lines)-rows+2))
+			"… "+figures.Of(len(lines)-rows+2, "more line")+": enlarge the terminal, or name one run")
 	}
 	var b strings.Builder
 	if w.above > 0 {

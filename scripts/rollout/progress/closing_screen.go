@@ -18,6 +18,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
@@ -43,11 +44,11 @@ func Outcome(s status.Status, path func(key string) string) error {
 	case s.Phase.Succeeded():
 		return nil
 	case s.Phase == run.CompletedWithErrors && s.Items.AtFault() == 0 && s.Rollout != nil:
-		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, counted(s.Rollout.Refused, "invalid line"),
+		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, figures.Of(s.Rollout.Refused, "invalid line"),
 			path(record.OutputKey(s.Run, rollout.FailuresFile)))
 	case s.Phase == run.CompletedWithErrors:
-		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
-			s.Run, Count(s.Items.AtFault()), Count(s.Items.Total), path(s.Errors))
+		text = fmt.Sprintf("run %s: %s of %s failed (see %s)",
+			s.Run, Count(s.Items.AtFault()), figures.Of(s.Items.Total, "item"), path(s.Errors))
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		text = fmt.Sprintf("run %s is paused: %s (`rollout resume %s` lets it go on)", s.Run, s.Message, s.Run)
 	default:
@@ -100,8 +101,8 @@ func WriteSummary(
 		line("finish", FormatFinishReasons(s))
 	}
 	if s.MostlyCut() {
-		line("cut", fmt.Sprintf("%s of %s answers reached their length limit: raise max_tokens, or the model's context",
-			Count(uint64(s.CutAtLength())), Count(s.Items.Done)))
+		line("cut", fmt.Sprintf("%s of %s reached the length limit: raise max_tokens, or the model's context",
+			Count(uint64(s.CutAtLength())), figures.Of(s.Items.Done, "answer")))
 	}
 	rows, err := readFirstRows(ctx, bucket, s.Outputs)
 	switch {
@@ -161,7 +162,7 @@ func WriteSummary(
 func Headline(s status.Status) string {
 	text := fmt.Sprintf("run %s (%s) %s", s.Run, SanitizeLine(s.Name, nameColumns), FormatPhase(s.Phase))
 	if s.Items.Total > 0 && s.Training == nil {
-		text += fmt.Sprintf(": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
+		text += fmt.Sprintf(": %s of %s answered", Count(s.Items.Done), figures.Of(s.Items.Total, "item"))
 	}
 	if s.StartedAt != nil && s.EndedAt != nil {
 		text += " in " + FormatDuration(s.EndedAt.Sub(*s.StartedAt))

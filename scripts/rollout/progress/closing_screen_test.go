@@ -21,7 +21,7 @@ func TestSummaryTellsHowAnswersEnded(t *testing.T) {
 		{map[string]int{"none": 100}, "", "finish"},
 		{map[string]int{"stop": 80, "length": 15, "tool_calls": 5}, "finish      80 stop, 15 length, 5 tool_calls\n",
 			"max_tokens"},
-		{map[string]int{"stop": 40, "length": 60}, "60 of 100 answers reached their length limit: raise max_tokens", "none"},
+		{map[string]int{"stop": 40, "length": 60}, "60 of 100 answers reached the length limit: raise max_tokens", "none"},
 	} {
 		s := status.Status{Phase: run.Completed, Items: status.Items{Total: 100, Done: 100}, FinishReasons: c.finish,
 			Outputs: "runs/x/completions.jsonl"}

@@ -9,11 +9,11 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
 
 	"rollout/functions/status"
 	"rollout/shared/core/run"
+	"rollout/shared/figures"
 )
 
 // OtherRoles returns the roles of the run beyond the answer, as far as they are planned: what judges are asked, after
@@ -45,21 +45,14 @@ func FormatRole(r status.Role) string {
 func FormatPhase(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
 
 // Count formats a count: "1,234".
-func Count(n uint64) string { return humanize.Comma(int64(min(n, 1<<62))) }
+func Count(n uint64) string { return figures.Count(n) }
 
 // FormatRate formats items per second: "12.5/s". It returns "-" if the rate is unknown.
 func FormatRate(rate *float64) string {
-	switch {
-	case rate == nil:
+	if rate == nil {
 		return "-"
-	case *rate == 0:
-		return "0/s"
-	case *rate >= 100:
-		return humanize.Comma(int64(*rate)) + "/s"
-	case *rate >= 1:
-		return fmt.Sprintf("%.1f/s", *rate)
 	}
-	return fmt.Sprintf("%.2g/s", *rate)
+	return figures.Short(*rate) + "/s"
 }
 
 // FormatTokenRate formats tokens per second: "1,900 tokens/s". It returns "" if the rate is unknown.
@@ -67,7 +60,7 @@ func FormatTokenRate(rate *float64) string {
 	if rate == nil || *rate <= 0 {
 		return ""
 	}
-	return humanize.Comma(int64(*rate)) + " tokens/s"
+	return figures.Whole(*rate) + " tokens/s"
 }
 
 // FormatBlocker formats what blocks a run, with the remedy in parentheses.
@@ -89,41 +82,14 @@ func FormatETA(seconds *float64) string {
 	return FormatDuration(time.Duration(math.Ceil(*seconds)) * time.Second)
 }
 
-// FormatDuration formats a duration with at most two units: "850ms", "42s", "3m05s", "2h10m", "3d04h".
-func FormatDuration(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	}
-	s := int64(d.Round(time.Second) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
-	case s < 24*3600:
-		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
-	}
-	return fmt.Sprintf("%dd%02dh", s/(24*3600), s%(24*3600)/3600)
-}
+// FormatDuration formats a duration; see figures.Duration.
+func FormatDuration(d time.Duration) string { return figures.Duration(d) }
 
-// FormatElapsed formats a duration, with tenths of a second below ten seconds: "0.3s", "42s".
-func FormatElapsed(d time.Duration) string {
-	if d < 10*time.Second {
-		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
-	}
-	return FormatDuration(d)
-}
+// FormatElapsed formats a short duration; see figures.Elapsed.
+func FormatElapsed(d time.Duration) string { return figures.Elapsed(d) }
 
-// Percent formats a share, rounded down so that "100%" means all. It returns "-" if all is 0.
-func Percent(part, all uint64) string {
-	if all == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d%%", min(100, part*100/all))
-}
+// Percent formats a share; see figures.Percent.
+func Percent(part, all uint64) string { return figures.Percent(part, all) }
 
 // SanitizeLine makes untrusted text safe to print on one line of a terminal: it replaces control characters, which
 // could control the terminal, with spaces, and truncates the text to a width of columns.

@@ -94,7 +94,7 @@ func TestFormat(t *testing.T) {
 		{progress.FormatDuration(76 * time.Hour), "3d04h"},
 		{progress.FormatDuration(-time.Hour), "0s"},
 		{progress.FormatRate(nil), "-"},
-		{progress.FormatRate(f(1234.5)), "1,234/s"},
+		{progress.FormatRate(f(1234.5)), "1,235/s"},
 		{progress.FormatRate(f(12.34)), "12.3/s"},
 		{progress.FormatRate(f(0.0521)), "0.052/s"},
 		{progress.FormatETA(nil), "-"},

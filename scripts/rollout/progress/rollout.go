@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rollout/shared/figures"
 	"rollout/shared/record"
 )
 
@@ -39,7 +40,7 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, Count(uint64(r.Review))+" to review")
 	}
 	if r.Reflections > 0 {
-		parts = append(parts, fmt.Sprintf("%s, %s accepted", counted(r.Reflections, "reflection"),
+		parts = append(parts, fmt.Sprintf("%s, %s accepted", figures.Of(r.Reflections, "reflection"),
 			Count(uint64(r.Accepted))))
 	}
 	if len(r.Fronts) > 0 {
@@ -53,7 +54,7 @@ func FormatRollout(r record.Rollout) string {
 		parts = append(parts, "not sound: "+SanitizeLine(strings.Join(r.Unsound, "; "), 200))
 	}
 	if r.Refused > 0 {
-		parts = append(parts, counted(r.Refused, "invalid line"))
+		parts = append(parts, figures.Of(r.Refused, "invalid line"))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -71,8 +72,8 @@ func FormatMissions(r record.Rollout) (lines []string) {
 			text += fmt.Sprintf(", score %s → %s", formatShare(*m.Scores[0]), formatShare(*m.Scores[n]))
 		}
 		if m.HoldoutAtStart != nil && m.Holdout != nil {
-			text += fmt.Sprintf(", holdout %s → %s (%s tickets)", formatShare(*m.HoldoutAtStart), formatShare(*m.Holdout),
-				Count(uint64(m.HoldoutTickets)))
+			text += fmt.Sprintf(", holdout %s → %s (%s)", formatShare(*m.HoldoutAtStart), formatShare(*m.Holdout),
+				figures.Of(m.HoldoutTickets, "ticket"))
 		}
 		lines = append(lines, text)
 	}
@@ -80,11 +81,3 @@ func FormatMissions(r record.Rollout) (lines []string) {
 }
 
 func formatShare(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
-
-// counted formats a number of things: "1 reflection", "3 reflections".
-func counted(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return Count(uint64(n)) + " " + thing
-}

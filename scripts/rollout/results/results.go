@@ -19,6 +19,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/retry"
@@ -136,8 +137,9 @@ func (f Files) Copy(ctx context.Context, blobs blob.Store, info blob.Info, w io.
 	}
 	if want, ok := f.rows(f.Name(info)); ok && counted.n != want {
 		return &fault.Error{
-			Kind:   fault.Corrupt,
-			Err:    fmt.Errorf("%s has %d rows, but the run's summary counts %d", info.Key, counted.n, want),
+			Kind: fault.Corrupt,
+			Err: fmt.Errorf("%s has %s, but the run's summary counts %s", info.Key,
+				figures.Of(counted.n, "row"), figures.Count(want)),
 			Remedy: "one of the two was changed after the run: restore its older version from the bucket",
 		}
 	}

@@ -208,7 +208,7 @@ func (s *Session) Run(ctx context.Context, stop <-chan struct{}, progress func(t
 	}
 	r.Run, r.Curve = s.snapshots.Run, filepath.Join(s.Output, curveFile)
 	r.Step, r.Steps = s.Trainer.Steps()
-	title := fmt.Sprintf("%s: %d of %d steps", s.Trainer.Algorithm(), r.Step, r.Steps)
+	title := fmt.Sprintf("%s: step %d of %d", s.Trainer.Algorithm(), r.Step, r.Steps)
 	if err := outfile.WriteBytes(r.Curve, s.Trainer.Curve().SVG(title)); err != nil {
 		return r, err
 	}
