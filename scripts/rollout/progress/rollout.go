@@ -48,7 +48,7 @@ func FormatRollout(r record.Rollout) string {
 		for _, n := range r.Fronts {
 			kept += n
 		}
-		parts = append(parts, counted(kept, "guidance")+" on the front")
+		parts = append(parts, figures.Of(kept, "guidance")+" on the front")
 	}
 	if len(r.Unsound) > 0 {
 		parts = append(parts, "not sound: "+SanitizeLine(strings.Join(r.Unsound, "; "), 200))
