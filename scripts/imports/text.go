@@ -47,7 +47,7 @@ var (
 	numberOfThings = regexp.MustCompile(`"[^"=]*(%d|of %s) (more )?[a-z]{3,}s\b[^"]*"`)
 	inBytes        = regexp.MustCompile(`%d (bytes|is|has|was)\b`)
 	// ownStyle formats a number in a style of its own.
-	ownStyle = regexp.MustCompile(`%\.[01][fg]|humanize\.Comma`)
+	ownStyle = regexp.MustCompile(`%\.0f|humanize\.Comma`)
 )
 
 // checkFigures returns what a line of a package that writes for people formats without package figures; "" if nothing.

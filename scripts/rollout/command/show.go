@@ -16,6 +16,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/figures"
 )
 
 func showCommand(e *Env) *cobra.Command {
@@ -161,7 +162,7 @@ func (t *itemPrinter) text(text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, l := range lines {
 		if i == maxShown {
-			t.line("  ", fmt.Sprintf("… %d more lines: see --json", len(lines)-i))
+			t.line("  ", "… "+figures.Of(len(lines)-i, "more line")+": see --json")
 			return
 		}
 		t.line("  ", progress.SanitizeLine(l, 64<<10))
