@@ -15,14 +15,16 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/figures"
 )
 
 // screen formats an overview as text for a terminal or a file.
 type screen struct {
 	api.Overview
-	one       bool // the overview is of one run
-	live      bool // the screen is redrawn repeatedly, so it shows bars
+	one       bool            // the overview is of one run
+	live      bool            // the screen is redrawn repeatedly, so it shows bars
+	watched   []status.Status // runs that have ended while the screen was live
 	paces     map[identity.RunID]progress.Pace
 	now       time.Time
 	columns   int // width of the terminal; 0 is unlimited
@@ -33,28 +35,68 @@ type screen struct {
 
 // body formats the tables, or the details of one run.
 func (s screen) body() string {
-	if len(s.Runs) == 0 {
-		return s.withFlags("no runs yet: start one with `rollout submit FILE`\n")
+	if len(s.Runs) == 0 && !s.live {
+		return s.withFlags(noRuns)
 	}
 	parts := []string{}
-	if s.one {
+	switch {
+	case len(s.Runs) == 0:
+		parts = append(parts, s.withFlags(noRuns))
+	case s.one:
 		parts = append(parts, s.details(s.Runs[0]))
-	} else {
+	default:
 		parts = append(parts, s.runs())
 	}
-	if w := s.workers(); w != "" && s.anyOpen() {
-		parts = append(parts, w)
-	}
-	if v := s.servers(); v != "" && s.anyOpen() {
-		parts = append(parts, v)
-	}
-	if l := s.limits(); l != "" && s.anyOpen() {
-		parts = append(parts, l)
-	}
-	if q := s.queues(); q != "" && s.anyOpen() {
-		parts = append(parts, q)
+	if s.live || s.anyOpen() {
+		for _, part := range []string{s.workers(), s.servers(), s.limits(), s.queues()} {
+			if part != "" {
+				parts = append(parts, part)
+			}
+		}
 	}
 	return strings.Join(parts, "\n")
+}
+
+const noRuns = "no runs yet: start one with `rollout submit FILE`\n"
+
+// lines returns the lines of a terminal with so many rows; 0 is unlimited. It leaves out lines that do not fit, because
+// lines that scrolled away could not be redrawn. Sentences are wrapped; tables that are too wide are cut.
+func (s screen) lines(rows int) []string {
+	lines := strings.Split(strings.TrimSuffix(s.body(), "\n"), "\n")
+	for i, note := range s.notes() {
+		if i == 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, s.sentence(note)...)
+	}
+	for i, l := range lines {
+		lines[i] = s.fit(l)
+	}
+	if rows > 2 && len(lines) >= rows {
+		lines = append(lines[:rows-2:rows-2],
+			s.fit("… "+figures.Of(len(lines)-rows+2, "more line")+": enlarge the terminal, or name one run"))
+	}
+	return lines
+}
+
+// sentence wraps a text to the width of the terminal, with the later lines indented.
+func (s screen) sentence(text string) []string {
+	if s.columns == 0 {
+		return []string{text}
+	}
+	const indent = "  "
+	out := wrap(text, max(20, s.columns-len(indent)))
+	for i := range out[1:] {
+		out[i+1] = indent + out[i+1]
+	}
+	return out
+}
+
+// silent reports whether no worker that the run needs lives, so that an earlier rate says nothing on a live screen.
+func (s screen) silent(r status.Status) bool {
+	return s.live && r.Phase == run.Running && !slices.ContainsFunc(s.Workers, func(w status.WorkerStatus) bool {
+		return w.Alive && slices.Contains(r.Pools(), w.Pool)
+	})
 }
 
 func (s screen) anyOpen() bool {
@@ -76,7 +118,7 @@ func (s screen) notes() (out []string) {
 		return nil
 	}
 	for _, r := range s.Runs {
-		name := progress.SanitizeLine(r.Name, nameColumns)
+		name := shorten(r.Name, nameColumns)
 		for _, b := range r.Blockers {
 			if b.Code == diagnosis.IsEnding || b.Code == diagnosis.IsPausing { // the phase says so already
 				continue
@@ -132,6 +174,9 @@ func (s screen) workers() string {
 		rows = append(rows, s.worker(w))
 	}
 	if len(shown) == 0 {
+		if s.live {
+			return "no worker is alive\n"
+		}
 		return ""
 	}
 	colour := func(row, column int, cell string) string {
@@ -193,7 +238,7 @@ func workerState(w status.WorkerStatus) string {
 }
 
 // servers formats a table of the inference servers, as seen by the worker with the most servers. It returns "" for a
-// single server that works or is down, about which the workers' table says as much.
+// single server that works or is down, about which the workers' table says as much, unless the screen is live.
 func (s screen) servers() string {
 	var most []health.Server
 	for _, w := range s.Workers {
@@ -203,7 +248,7 @@ func (s screen) servers() string {
 	}
 	if len(most) < 2 && !slices.ContainsFunc(most, func(v health.Server) bool {
 		return v.LastError != "" && (v.State == health.ServerClosed || v.State == health.ServerSetAside)
-	}) {
+	}) && (!s.live || len(most) == 0) {
 		return ""
 	}
 	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "LAST ERROR"}}
@@ -270,7 +315,7 @@ const maxHeld = 4
 func (s screen) heldShards(w status.WorkerStatus) string {
 	names := map[identity.RunID]string{}
 	for _, r := range s.Runs {
-		names[r.Run] = progress.SanitizeLine(r.Name, 16)
+		names[r.Run] = shorten(r.Name, 16)
 	}
 	var parts []string
 	last := identity.RunID("")

@@ -154,10 +154,12 @@ func TestLocationFlagsNameDirAndCloud(t *testing.T) {
 func TestBarShowsItsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		part, all uint64
-		want      string
-	}{{0, 0, "[        ]"}, {0, 10, "[        ]"}, {5, 10, "[===>    ]"}, {10, 10, "[========]"}, {20, 10, "[========]"}} {
-		if got := bar(c.part, c.all, 10); got != c.want {
+		part, failed, all uint64
+		want              string
+	}{{0, 0, 0, "[        ]"}, {0, 0, 10, "[        ]"}, {5, 0, 10, "[===>    ]"}, {10, 0, 10, "[========]"},
+		{20, 0, 10, "[========]"}, {5, 5, 10, "[xxxx    ]"}, {10, 10, 10, "[xxxxxxxx]"}, {9, 1, 1000, "[        ]"},
+		{800, 1, 1000, "[====x>  ]"}} {
+		if got := bar(c.part, c.failed, c.all, 10); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.part, c.all, got, c.want)
 		}
 	}

@@ -40,7 +40,9 @@ func statusCommand(e *Env) *cobra.Command {
 		if len(args) > 0 {
 			var r status.Status
 			if *watch {
-				r, err = e.awaitRun(c.Context(), in, s.service, args[0])
+				r, err = s.awaitBegin(c.Context(), args[0], func() (status.Status, error) {
+					return e.awaitRun(c.Context(), in, s.service, args[0])
+				})
 			} else {
 				r, err = findRun(c.Context(), s.service, args[0])
 			}

@@ -2,6 +2,8 @@ package command
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/figures"
 )
 
 // nameColumns is the maximum width of a run's name in a table.
@@ -69,49 +73,159 @@ const (
 	shortID   = 10 // characters of a run id on a narrow terminal, enough to name the run
 )
 
-// runs formats a table of all runs.
+// The columns that runs leaves out on a narrow terminal, one after the other.
+var droppedColumns = [][]string{nil, {"AGE"}, {"AGE", "ITEMS"}, {"AGE", "ITEMS", "FAILED"}, {"AGE", "ITEMS", "FAILED", "RATE"}}
+
+// Widths of bars in the table of runs.
+const (
+	leastBar = 8
+	mostBar  = 60
+)
+
+// runs formats a table of all runs. On a live screen open runs come first, with bars as wide as there is room; of the
+// ended ones it shows those that ended meanwhile, and the number of the others.
 func (s screen) runs() string {
-	wide := s.runTable(idColumns, nameColumns)
-	if s.columns == 0 || widest(wide) <= s.columns {
-		return wide
+	shown, rest := s.shownRuns()
+	bars := 0
+	if s.live && len(shown) > 0 && !shown[0].Phase.Ended() {
+		bars = 12
 	}
-	return s.runTable(shortID, nameColumns/2)
+	table := func(id, name, bars int, drop []string) string { return s.runTable(shown, id, name, bars, drop) }
+	text := table(idColumns, nameColumns, bars, nil)
+	if s.columns > 0 {
+		id, name, drop := idColumns, nameColumns, []string(nil)
+		for i := 0; widest(text) > s.columns && i < len(droppedColumns); i++ {
+			id, name, bars, drop = shortID, nameColumns/2, min(bars, leastBar), droppedColumns[i]
+			text = table(id, name, bars, drop)
+		}
+		if room := s.columns - widest(text); bars > 0 && room > 0 {
+			text = table(id, name, min(mostBar, bars+room), drop)
+		}
+	}
+	if len(shown) == 0 {
+		text = ""
+	}
+	return text + rest
 }
 
-// runTable formats the table with ids and names of at most that width.
-func (s screen) runTable(id, name int) string {
-	rows := [][]string{runColumns}
+// recentlyEnded is how many ended runs a live screen shows when no run is open.
+const recentlyEnded = 5
+
+// shownRuns returns the runs of the table, and a line about the others.
+func (s screen) shownRuns() (shown []status.Status, rest string) {
+	if !s.live {
+		return s.Runs, ""
+	}
+	watched := map[identity.RunID]bool{}
+	for _, r := range s.watched[max(0, len(s.watched)-maxNotes):] {
+		watched[r.Run] = true
+	}
+	var ended []status.Status
 	for _, r := range s.Runs {
-		p := s.pace(r)
-		done, total := progress.DoneAndTotal(r)
-		percent := progress.Percent(done, total)
-		if s.live && !r.Phase.Ended() {
-			percent = bar(done, total, 12) + " " + percent
+		if r.Phase.Ended() {
+			ended = append(ended, r)
+			continue
 		}
-		rows = append(rows, []string{
+		shown = append(shown, r)
+	}
+	open := len(shown)
+	byPhase := map[string]int{}
+	for _, r := range ended {
+		if watched[r.Run] || open == 0 && len(shown) < recentlyEnded {
+			shown = append(shown, r)
+			continue
+		}
+		byPhase[progress.FormatPhase(r.Phase)]++
+	}
+	if others := open + len(ended) - len(shown); others > 0 {
+		var parts []string
+		for _, phase := range slices.Sorted(maps.Keys(byPhase)) {
+			parts = append(parts, figures.Count(byPhase[phase])+" "+phase)
+		}
+		rest = "ended before: " + figures.Count(others) + " (" + strings.Join(parts, ", ") + ")\n"
+	}
+	return shown, rest
+}
+
+// runTable formats the table with ids and names of at most that width, bars of that width (0 is none), and without the
+// dropped columns.
+func (s screen) runTable(runs []status.Status, id, name, bars int, drop []string) string {
+	keep := func(row []string) (out []string) {
+		for i, cell := range row {
+			if !slices.Contains(drop, runColumns[i]) {
+				out = append(out, cell)
+			}
+		}
+		return out
+	}
+	rows := [][]string{keep(runColumns)}
+	for _, r := range runs {
+		p := s.pace(r)
+		rows = append(rows, keep([]string{
 			string(r.Run[:min(len(r.Run), id)]),
-			progress.SanitizeLine(r.Name, name),
+			shorten(r.Name, name),
 			progress.FormatPhase(r.Phase),
 			progress.Count(r.Items.Total),
-			percent,
+			s.done(r, bars),
 			progress.Count(r.Items.AtFault()),
 			progress.FormatRate(p.Rate),
 			progress.FormatETA(p.ETASeconds),
 			progress.FormatDuration(s.now.Sub(r.CreatedAt)),
-		})
+		}))
 	}
+	done := slices.Index(rows[0], "DONE")
 	return s.table(rows, func(row, column int, cell string) string {
-		if column != phaseColumn {
-			return cell
+		switch {
+		case column == phaseColumn && allFailed(runs[row-1]):
+			return s.colours.in(red, cell)
+		case column == phaseColumn:
+			return s.colours.phase(runs[row-1].Phase, cell)
+		case column == done && allFailed(runs[row-1]):
+			return s.colours.in(red, cell)
 		}
-		return s.colours.phase(s.Runs[row-1].Phase, cell)
+		return cell
 	})
+}
+
+// done formats how far a run is, with a bar unless its width is 0.
+func (s screen) done(r status.Status, bars int) string {
+	done, total := progress.DoneAndTotal(r)
+	text := progress.Percent(done, total)
+	if allFailed(r) {
+		text += " failed"
+	}
+	if bars > 0 && !r.Phase.Ended() {
+		failed := uint64(0)
+		if r.Training == nil {
+			failed = r.Items.AtFault()
+		}
+		text = bar(done, failed, total, bars) + " " + text
+	}
+	return text
+}
+
+// allFailed reports whether a run has rows and none of them is an answer.
+func allFailed(r status.Status) bool {
+	return r.Training == nil && r.Items.AtFault() > 0 && r.Items.AtFault() == r.Items.Processed()
+}
+
+// shorten shortens a name in its middle, because names often differ only at their ends.
+func shorten(name string, columns int) string {
+	name = progress.SanitizeLine(name, 1000)
+	if runewidth.StringWidth(name) <= columns {
+		return name
+	}
+	tail := columns / 2
+	return runewidth.Truncate(name, columns-tail, "…") + runewidth.TruncateLeft(name, runewidth.StringWidth(name)-tail, "")
 }
 
 // pace returns the pace that a watcher measured, else the one in the status.
 func (s screen) pace(r status.Status) progress.Pace {
 	if r.Training != nil { // a training has one item, so its item rate is meaningless
 		return progress.Pace{ETASeconds: r.ETASeconds}
+	}
+	if s.silent(r) {
+		return progress.Pace{}
 	}
 	if p, ok := s.paces[r.Run]; ok {
 		return p
@@ -156,18 +270,23 @@ func widest(text string) (n int) {
 	return n
 }
 
-// bar draws a share of all as a bar of the given width: "[====>   ]".
-func bar(part, all uint64, width int) string {
+// bar draws a share of all as a bar of the given width, and how much of it failed: "[===xx>   ]".
+func bar(part, failed, all uint64, width int) string {
 	inner := width - 2
-	full := 0
+	full, bad := 0, 0
 	if all > 0 {
 		full = int(min(part, all) * uint64(inner) / all)
+		bad = int(min(failed, part, all) * uint64(inner) / all)
+	}
+	if failed > 0 && bad == 0 && full > 0 {
+		bad = 1
 	}
 	head := ""
-	if full > 0 && full < inner {
+	if full > bad && full < inner {
 		head, full = ">", full-1
 	}
-	return "[" + strings.Repeat("=", full) + head + strings.Repeat(" ", inner-full-len(head)) + "]"
+	return "[" + strings.Repeat("=", full-bad) + strings.Repeat("x", bad) + head +
+		strings.Repeat(" ", inner-full-len(head)) + "]"
 }
 
 // labelColumns is the width of the labels of facts.
@@ -199,10 +318,9 @@ func (s screen) details(r status.Status) string {
 	if s.live && !r.Phase.Ended() {
 		width := 50
 		if s.columns > 0 {
-			width = max(12, min(50, s.columns-labelColumns-6))
+			width = max(12, min(100, s.columns-labelColumns-12))
 		}
-		done, total := progress.DoneAndTotal(r)
-		line("", "%s %s", bar(done, total, width), progress.Percent(done, total))
+		line("", "%s", s.done(r, width))
 	}
 	if t := r.Training; t != nil {
 		line("training", "%s", progress.FormatTraining(r))
@@ -229,11 +347,11 @@ func (s screen) details(r status.Status) string {
 	for _, role := range progress.OtherRoles(r) {
 		line("role", "%s", progress.FormatRole(role))
 	}
-	line("shards", "%d done, %d running, %d dispatched, %d planned",
-		r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
+	line("shards", "%s done, %s running, %s dispatched, %s planned", figures.Count(r.Shards.Done),
+		figures.Count(r.Shards.Running), figures.Count(r.Shards.Dispatched), figures.Count(r.Shards.Total))
 	line("tokens", "%s", progress.FormatTokens(r.Tokens))
 	rate := progress.FormatRate(p.Rate)
-	if t := progress.FormatTokenRate(r.TokenRate); t != "" {
+	if t := progress.FormatTokenRate(r.TokenRate); t != "" && !s.silent(r) {
 		rate += ", " + t
 	}
 	line("rate", "%s", rate)

@@ -63,7 +63,6 @@ func upCommand(e *Env) *cobra.Command {
 }
 
 // up opens the installation, starts it, and waits for a signal or, with --once, for the end of all runs.
-
 func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err := needDir(c, f.dir); err != nil {
 		return err
@@ -75,7 +74,8 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if f.once {
 		level = slog.LevelWarn // --once shows the progress instead
 	}
-	log, err := e.logger(level)
+	screen, above := e.upDisplay(f)
+	log, err := above.logger(level)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if f.once {
 		return e.untilEnded(ctx, p, r, shutdown)
 	}
+	defer e.drawUp(ctx, p, screen)()
 	select {
 	case <-shutdown:
 	case <-ctx.Done():

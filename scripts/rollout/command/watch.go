@@ -15,7 +15,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
-	"rollout/shared/figures"
+	"rollout/shared/input"
 )
 
 // watchInterval is the minimum time between two updates of a watched display.
@@ -31,7 +31,7 @@ type watcher struct {
 	drawn    map[identity.RunID]string        // JSON output: the facts of each run as last written
 	lines    map[identity.RunID]progress.View // plain output: the view of each run
 	blockers map[identity.RunID]string        // plain output: the codes of each run's blockers as last written
-	above    int                              // terminal output: number of lines of the last drawing
+	display  *display                         // terminal output
 	answered bool                             // at least one request succeeded
 	failing  bool                             // the last request failed, and a line says so
 }
@@ -44,6 +44,7 @@ func newWatcher(s *statusView) *watcher {
 		drawn:      map[identity.RunID]string{},
 		lines:      map[identity.RunID]progress.View{},
 		blockers:   map[identity.RunID]string{},
+		display:    &display{w: s.Out},
 	}
 }
 
@@ -82,7 +83,7 @@ func (w *watcher) show(o api.Overview) (done bool, err error) {
 	if err := w.draw(o); err != nil {
 		return false, err
 	}
-	if w.allEnded(o.Runs) {
+	if w.allEnded(o.Runs) && !w.awaitsUpload(o) {
 		return true, w.outcome(o.Runs)
 	}
 	return false, nil
@@ -93,7 +94,8 @@ func (w *watcher) noteFailure(err error) {
 	if w.failing {
 		return
 	}
-	w.failing, w.above = true, 0 // the next drawing goes below the line
+	w.failing = true
+	w.display.Close() // the next drawing goes below the line
 	_, _ = fmt.Fprintf(w.Err, "%v; retrying until it answers\n", err)
 }
 
@@ -110,6 +112,11 @@ func (w *watcher) allEnded(runs []status.Status) bool {
 		}
 	}
 	return all
+}
+
+// awaitsUpload reports whether there is no run yet, and a prompts file that is to become one.
+func (w *watcher) awaitsUpload(o api.Overview) bool {
+	return len(o.Runs) == 0 && slices.ContainsFunc(o.Uploads, func(u api.Upload) bool { return input.IsPromptsKey(u.Key) })
 }
 
 // outcome returns the outcome of the watched run, or of all runs that ended meanwhile.
@@ -187,41 +194,16 @@ func (w *watcher) pace(r status.Status) progress.Pace {
 	return rate.Add(r, w.Clock.Now())
 }
 
-// ANSI sequences that redraw a terminal without flicker.
-const (
-	lineUp     = "\x1b[%dA\r"
-	clearLine  = "\x1b[K"
-	clearBelow = "\x1b[J"
-)
-
-// redraw draws over the previous drawing. It leaves out lines that do not fit, because lines that scrolled away could
-// not be redrawn.
+// redraw draws over the previous drawing.
 func (w *watcher) redraw(o api.Overview) error {
 	paces := map[identity.RunID]progress.Pace{}
 	for _, r := range o.Runs {
 		paces[r.Run] = w.pace(r)
 	}
 	sc := w.screen(o, paces)
-	sc.live = true
-	lines := strings.Split(strings.TrimSuffix(sc.body(), "\n"), "\n")
-	if notes := sc.notes(); len(notes) > 0 {
-		lines = append(append(lines, ""), notes...)
-	}
-	if _, rows, ok := progress.TerminalSize(w.Out); ok && rows > 2 && len(lines) >= rows {
-		lines = append(lines[:rows-2],
-			"… "+figures.Of(len(lines)-rows+2, "more line")+": enlarge the terminal, or name one run")
-	}
-	var b strings.Builder
-	if w.above > 0 {
-		fmt.Fprintf(&b, lineUp, w.above)
-	}
-	for _, l := range lines {
-		b.WriteString(sc.fit(l) + clearLine + "\n")
-	}
-	b.WriteString(clearBelow)
-	w.above = len(lines)
-	_, err := io.WriteString(w.Out, b.String())
-	return err
+	sc.live, sc.watched = true, w.ended
+	_, rows, _ := progress.TerminalSize(w.Out)
+	return w.display.Draw(sc.lines(rows))
 }
 
 // jsonLine is what `status --json` prints for each run: its status, the workers of its pools and their limits, and all

@@ -1,0 +1,137 @@
+package command
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"rollout/functions/api"
+	"rollout/functions/diagnosis"
+	"rollout/functions/status"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/installation"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the pictures anew")
+
+// pictured returns the screens of the pictures, by name.
+func pictured() map[string]screen {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(ago time.Duration) *time.Time { t := now.Add(-ago); return &t }
+	rate := func(x float64) *float64 { return &x }
+	runOf := func(id, name string, phase run.Phase, items status.Items, ago time.Duration) status.Status {
+		return status.Status{Run: identity.RunID(id), Name: name, Phase: phase, Pool: "default", Model: "llama-8b", Items: items,
+			CreatedAt: now.Add(-ago), StartedAt: at(ago - time.Second)}
+	}
+	nightly := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVE", "nightly-evaluation-of-the-model-a", run.Running,
+		status.Items{Total: 2_000_000, Done: 640_000, Failed: 1_200, Uncommitted: 800, Planned: true}, 2*time.Hour)
+	nightly.Rate, nightly.ETASeconds = rate(1234.5), rate(1101)
+	twin := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVF", "nightly-evaluation-of-the-model-b", run.Paused,
+		status.Items{Total: 1, Done: 0, Planned: true}, time.Hour)
+	twin.Blockers = []status.Blocker{{Code: diagnosis.IsPaused, Text: "paused: lunch",
+		Remedy: "`rollout resume 01JD2ZQ4T5W0M1X9YB7R3K8CVF` lets it go on"}}
+	failing := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVG", "broken", run.CompletedWithErrors,
+		status.Items{Total: 500, Failed: 500, Planned: true}, 26*time.Hour)
+	done := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVH", "weekly", run.Completed,
+		status.Items{Total: 90, Done: 90, Planned: true}, 80*time.Hour)
+	worker := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CW1", Pool: "default", Alive: true, State: health.Ready,
+		Engine: status.EngineReady, Host: "box", PID: 4711, InFlight: 64, HeartbeatAt: now.Add(-300 * time.Millisecond),
+		Load: health.Load{InFlight: 60, MedianMS: 2100, Rate: 1234.5, TokenRate: 45_678, Faults: 3,
+			Servers: []health.Server{{Name: "http://127.0.0.1:8000/v1", State: health.ServerClosed, InFlight: 60, Limit: 64,
+				Waiting: 2}}},
+		Holds: []health.HeldShard{{Run: nightly.Run, Shard: 7, Rows: 5, Items: 256}}}
+	dead := worker
+	dead.Alive, dead.HeartbeatAt = false, now.Add(-9*time.Second)
+	lost := nightly
+	lost.Blockers = []status.Blocker{{Code: diagnosis.NoWorker, Text: "no worker of pool default is alive",
+		Remedy: "start `rollout up`"}}
+	of := func(one bool, workers []status.WorkerStatus, runs ...status.Status) screen {
+		return screen{Overview: api.Overview{Runs: runs, Workers: workers}, one: one, live: true, now: now,
+			path:      func(key string) string { return "/data/bucket/" + key },
+			withFlags: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
+	}
+	workers := []status.WorkerStatus{worker}
+	return map[string]screen{
+		"runs":          of(false, workers, failing, twin, nightly, done),
+		"one":           of(true, workers, nightly),
+		"workers died":  of(false, []status.WorkerStatus{dead}, lost),
+		"all failed":    of(true, workers, failing),
+		"only ended":    of(false, nil, failing, done),
+		"without a run": of(false, workers),
+	}
+}
+
+// Each picture has all screens of one width; -rewrite writes them anew.
+func TestScreensLookAsPictured(t *testing.T) {
+	t.Parallel()
+	for _, columns := range []int{60, 80, 120, 200} {
+		for _, colours := range []bool{false, true} {
+			var b strings.Builder
+			for _, name := range []string{"runs", "one", "workers died", "all failed", "only ended", "without a run"} {
+				s := pictured()[name]
+				s.columns, s.colours = columns, palette(colours)
+				fmt.Fprintf(&b, "== %s\n", name)
+				for _, l := range s.lines(0) {
+					if n := runewidth.StringWidth(withoutColours(l)); n > columns {
+						t.Errorf("%s at %d columns has a line of %d: %s", name, columns, n, l)
+					}
+					b.WriteString(strings.ReplaceAll(l, "\x1b", "ESC") + "\n")
+				}
+			}
+			path := filepath.Join("testdata", "screens", fmt.Sprintf("%d.txt", columns))
+			if colours {
+				path = filepath.Join("testdata", "screens", fmt.Sprintf("%d-colours.txt", columns))
+			}
+			if *rewrite {
+				if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil || string(want) != b.String() {
+				t.Errorf("the screens are not those of %s (-rewrite writes it), %v:\n%s", path, err, b.String())
+			}
+		}
+	}
+}
+
+func TestNamesThatDifferAtTheirEndsStayApart(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"short": "short", "nightly-evaluation-a": "nigh…on-a",
+		"nightly-evaluation-b": "nigh…on-b"} {
+		if got := shorten(name, 9); got != want {
+			t.Errorf("%s becomes %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDisplayKeepsLogLinesAboveWhatItDraws(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	d := &display{w: &b}
+	for _, step := range []func(){
+		func() { _ = d.Draw([]string{"one", "two"}) },
+		func() { _, _ = d.Write([]byte("log ")) }, // has no end yet
+		func() { _, _ = d.Write([]byte("line\n")) },
+		func() { _ = d.Draw([]string{"three"}) },
+		d.Close,
+		func() { _, _ = d.Write([]byte("later\n")) },
+	} {
+		step()
+	}
+	const want = "\r" + "one\x1b[K\n" + "two\x1b[K\n" + "\x1b[J" +
+		"\r\x1b[2A\x1b[J" + "log line\n" + "one\x1b[K\n" + "two\x1b[K\n" + "\x1b[J" +
+		"\r\x1b[2A" + "three\x1b[K\n" + "\x1b[J" +
+		"\r\x1b[J" + "later\n" + "\x1b[J"
+	if b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}

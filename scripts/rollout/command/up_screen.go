@@ -1,0 +1,70 @@
+package command
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/progress"
+	"rollout/shared/cloud"
+	"rollout/shared/installation"
+)
+
+// idleInterval is the time between two drawings of `up` while no run is open: each reads the state.
+const idleInterval = 5 * time.Second
+
+// upDisplay returns where `up` draws its runs, below its log lines, and an environment that logs above them. Both are
+// the plain ones, without a display, if standard error is no terminal, with --once, which shows its own progress, and
+// with worker processes, which write to the terminal themselves.
+func (e *Env) upDisplay(f upFlags) (*display, *Env) {
+	if f.once || f.workers > 0 || !progress.SupportsBars(e.Err) {
+		return nil, e
+	}
+	d := &display{w: e.Err}
+	above := *e
+	above.Err = d
+	return d, &above
+}
+
+// drawUp draws the runs of the installation until the returned function is called. What it drew last stays.
+func (e *Env) drawUp(ctx context.Context, p *prepared, d *display) (stop func()) {
+	if d == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		onTerminal := *e
+		onTerminal.Out = e.Err
+		w := newWatcher(&statusView{Env: &onTerminal, service: api.New(p.Ports, p.deployment, cloud.OneMachine()),
+			location: installation.Location{Dir: p.Dir}, path: progress.ObjectPathIn(installation.BucketDir(p.Dir))})
+		w.display = d
+		w.drawRepeatedly(ctx)
+	})
+	return func() {
+		cancel()
+		drawing.Wait()
+		d.Close()
+	}
+}
+
+// drawRepeatedly draws until ctx ends. What fails to be read is left as it was drawn: `up` itself says what fails.
+func (w *watcher) drawRepeatedly(ctx context.Context) {
+	for {
+		every := idleInterval
+		if o, err := w.overview(ctx); err == nil {
+			if !w.allEnded(o.Runs) {
+				every = watchInterval
+			}
+			if w.redraw(o) != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
