@@ -12,6 +12,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 )
 
 const dryRunUsage = "only check the config and every line, and show three requests; exit with 1 if lines are bad"
@@ -37,7 +38,8 @@ func (e *Env) dryRun(
 		return err
 	}
 	if report.Bad > 0 {
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%d of %d lines are invalid", report.Bad, report.Items),
+		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s of %s invalid",
+			figures.Count(report.Bad), figures.OfMany(report.Items, "line is", "lines are")),
 			Remedy: "correct them; a run answers all other lines and writes an error line for each of these"}
 	}
 	return nil
