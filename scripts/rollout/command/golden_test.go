@@ -28,7 +28,8 @@ func pictured() map[string]screen {
 	at := func(ago time.Duration) *time.Time { t := now.Add(-ago); return &t }
 	rate := func(x float64) *float64 { return &x }
 	runOf := func(id, name string, phase run.Phase, items status.Items, ago time.Duration) status.Status {
-		return status.Status{Run: identity.RunID(id), Name: name, Phase: phase, Pool: "default", Model: "llama-8b", Items: items,
+		return status.Status{Run: identity.RunID(id), Name: name, Phase: phase, Pool: "default", Model: "llama-8b",
+			Items:     items,
 			CreatedAt: now.Add(-ago), StartedAt: at(ago - time.Second)}
 	}
 	nightly := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVE", "nightly-evaluation-of-the-model-a", run.Running,

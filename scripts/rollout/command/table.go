@@ -74,7 +74,9 @@ const (
 )
 
 // The columns that runs leaves out on a narrow terminal, one after the other.
-var droppedColumns = [][]string{nil, {"AGE"}, {"AGE", "ITEMS"}, {"AGE", "ITEMS", "FAILED"}, {"AGE", "ITEMS", "FAILED", "RATE"}}
+var droppedColumns = [][]string{
+	nil, {"AGE"}, {"AGE", "ITEMS"}, {"AGE", "ITEMS", "FAILED"}, {"AGE", "ITEMS", "FAILED", "RATE"},
+}
 
 // Widths of bars in the table of runs.
 const (
