@@ -45,14 +45,6 @@ func (d *fixture) share(runs ...share.Run) {
 	hosttest.Save(d.t, d.Ports, record.ShareKey("default"), doc)
 }
 
-func (d *fixture) shardOf(id identity.RunID, n int) shard.Doc {
-	doc := shard.New(id, n)
-	if _, _, err := host.Load(d.t.Context(), d.stores.docs, identity.ShardKey(id, n), &doc); err != nil {
-		d.t.Fatal(err)
-	}
-	return doc
-}
-
 // countRuns returns an executor that answers after d, and how many items it has asked of
 // each run.
 func countRuns(t time.Duration) (e *countingExecutor) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"path"
 	"strconv"
 	"time"
 
@@ -41,9 +40,6 @@ type managedInstance struct {
 	Status string `json:"instanceStatus"` // empty until it exists. Example: "RUNNING"
 	Action string `json:"currentAction"`  // what the group does with it. Example: "CREATING"
 }
-
-// name returns the instance's name.
-func (m managedInstance) name() string { return path.Base(m.URL) }
 
 // leaving reports whether the group ends the instance, and has lowered its size for it.
 func (m managedInstance) leaving() bool { return m.Action == "DELETING" || m.Action == "ABANDONING" }
