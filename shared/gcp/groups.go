@@ -3,6 +3,7 @@ package gcp
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,13 +14,14 @@ import (
 	"rollout/shared/core/scaling"
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/observe"
 )
 
 // groups are the machines of a pool on Compute Engine: a regional managed group for each
 // series of machine types, in the order of the config.
 //
-//	ScaleUp ──▶ lock ──▶ sizes, instances, errors ──▶ scaling.Spread ──▶ withdraw, resize
+//	ScaleUp ──▶ sizes, instances, errors ──▶ scaling.Spread ──▶ lock, the same again ──▶ withdraw, resize
 //
 // A group's size is only ever raised by resize, because Compute Engine would pick the
 // machines that a lower size ends. Requests that were not fulfilled are given up by
@@ -62,29 +64,61 @@ func PoolOfGroup(d config.Deployment, group string) (pool string, ok bool) {
 }
 
 // ScaleUp asks for machines until the pool has so many; see capacity.Fleet. While
-// another call works on the pool's groups it does nothing.
+// another call works on the pool's groups it does nothing. It locks and writes only if
+// there is something to do, because a pool is looked at with each batch of work that is
+// sent, and a document takes one write a second.
 func (g *groups) ScaleUp(ctx context.Context, _ string, machines int) error {
+	var state groupsState
+	if _, _, err := host.Load(ctx, g.docs, groupsKey(g.pool), &state); err != nil {
+		return err
+	}
+	p, err := g.plan(ctx, machines, state)
+	if err != nil || !p.changes(state) {
+		return err
+	}
 	return g.locked(ctx, func(ctx context.Context, l *groupsLock) error {
-		seen, err := g.observe(ctx, l.state.Memory)
+		p, err := g.plan(ctx, machines, l.state)
 		if err != nil {
 			return err
 		}
-		if len(seen) == 0 {
-			return &fault.Error{Kind: fault.NotFound,
-				Err:    fault.New(fault.NotFound, "none of the groups %s exists", strings.Join(g.names, ", ")),
-				Remedy: "deploy with gpu=true, or start workers of the pool " + g.pool + " yourself"}
-		}
-		sources := make([]scaling.Source, len(seen))
-		for i, s := range seen {
-			sources[i] = s.source
-		}
-		orders, memory := scaling.Spread(machines, sources, l.state.Memory, g.clock.Now())
-		if err := g.report(ctx, seen, memory); err != nil {
+		if err := g.report(ctx, p.seen, p.memory); err != nil {
 			return err
 		}
-		l.state.Memory = memory
-		return g.perform(ctx, l, seen, orders)
+		l.state.Memory = p.memory
+		return g.perform(ctx, l, p.seen, p.orders)
 	})
+}
+
+// groupsPlan is what a pool's groups need now.
+type groupsPlan struct {
+	seen   []seenGroup
+	orders []scaling.Order
+	memory map[string]scaling.Memory
+}
+
+// plan looks at the groups and decides what they need to have so many machines. It is
+// NotFound if no group exists.
+func (g *groups) plan(ctx context.Context, machines int, state groupsState) (p groupsPlan, err error) {
+	if p.seen, err = g.observe(ctx, state.Memory); err != nil {
+		return p, err
+	}
+	if len(p.seen) == 0 {
+		return p, &fault.Error{Kind: fault.NotFound,
+			Err:    fault.New(fault.NotFound, "none of the groups %s exists", strings.Join(g.names, ", ")),
+			Remedy: "deploy with gpu=true, or start workers of the pool " + g.pool + " yourself"}
+	}
+	sources := make([]scaling.Source, len(p.seen))
+	for i, s := range p.seen {
+		sources[i] = s.source
+	}
+	p.orders, p.memory = scaling.Spread(machines, sources, state.Memory, g.clock.Now())
+	return p, nil
+}
+
+// changes reports whether the plan asks for something, or differs from what is recorded.
+func (p groupsPlan) changes(state groupsState) bool {
+	outstanding := slices.ContainsFunc(p.seen, func(s seenGroup) bool { return s.source.Pending > 0 })
+	return len(p.orders) > 0 || outstanding != state.Outstanding || !maps.Equal(p.memory, state.Memory)
 }
 
 // Withdraw gives up requests for machines that do not exist; see capacity.Withdrawer.

@@ -166,14 +166,28 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 	case err == nil:
 		j.options.Log.InfoContext(ctx, "tasks of a job were started", observe.KeyPool, pool, "tasks", missing,
 			"execution", path.Base(name))
-		intent.Execution = name
-		_, err := host.Save(ctx, j.options.Docs, jobKey(pool), state, rev)
-		return ignoreConflict(err)
+		return j.named(ctx, pool, *intent, name)
 	case !refused(err):
 		return err // the tasks may have started: they count until a list shows them
 	}
 	state.Started = state.Started[:len(state.Started)-1]
 	return j.pause(ctx, pool, state, rev, refusal(err), now)
+}
+
+// named notes which execution became of tasks that were asked for. Until then they count,
+// and the execution, too, once a list shows it. Another call may have saved meanwhile.
+func (j *Jobs) named(ctx context.Context, pool string, intent startedTasks, execution string) error {
+	_, err := host.Update(ctx, j.options.Docs, jobKey(pool), func(s jobState, _ bool) (jobState, bool, error) {
+		at := slices.IndexFunc(s.Started, func(t startedTasks) bool {
+			return t.Execution == "" && t.Tasks == intent.Tasks && t.At.Equal(intent.At)
+		})
+		if at < 0 {
+			return s, false, nil
+		}
+		s.Started[at].Execution = execution
+		return s, true, nil
+	})
+	return err
 }
 
 // Withdraw cancels the executions of the pool none of whose tasks has started; see
