@@ -15,12 +15,14 @@ import (
 
 // observe reads the documents on which the run's next step depends: plan, control
 // and heartbeats, and the attributes of the shards that it may look at. An ended run
-// depends on none.
+// depends on none; it takes no part of its pools any more.
 func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs []run.Event) (run.Observed, error) {
 	var w run.Observed
 	id := l.state.Run
 	if l.state.Phase.Ended() {
-		return w, nil
+		// A process that remembered the run as running may have entered it again just now.
+		_, err := c.enter(ctx, l, nil)
+		return w, err
 	}
 	if l.state.Complete {
 		w.Shards, w.Items, w.Complete = l.state.Shards, l.state.Items, true

@@ -11,8 +11,9 @@ import (
 
 // lineOf are lines of each dialect.
 var lineOf = map[dialect.Name]string{
-	dialect.Plain:   `{"id":"a","prompt":"p","finish_reason":"mine"}`,
-	dialect.OpenAI:  `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[]}}`,
+	dialect.Plain: `{"id":"a","prompt":"p","finish_reason":"mine"}`,
+	dialect.OpenAI: `{"custom_id":"a","method":"POST","url":"/v1/chat/completions",` +
+		`"body":{"messages":[{"role":"user","content":"a"}]}}`,
 	dialect.Bedrock: `{"recordId":"a","modelInput":{"messages":[{"role":"user","content":"p"}]}}`,
 	dialect.Vertex:  `{"request":{"contents":[{"role":"user","parts":[{"text":"p"}]}]}}`,
 }
