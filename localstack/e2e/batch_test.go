@@ -183,17 +183,17 @@ func TestResumeWithAnotherModelIsRefused(t *testing.T) {
 	wantSame(t, readOutcome(t, b.path("out")), want)
 }
 
-// A dry run counts the items, fails on invalid lines as the run would, and
-// contacts no engine.
+// A dry run counts the items, fails on invalid lines and repeated ids as the run would,
+// and contacts no engine.
 func TestDryRunCountsItemsAndBadLines(t *testing.T) {
 	t.Parallel()
 	b := newBatch(t, mixedPrompts(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
 	p := b.infer("--dry-run")
 	p.wantExit(1)
-	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.stdoutText() != want {
+	if want := "dry-run: model=fake inputs=32 bad=5 workers=3\n"; p.stdoutText() != want {
 		t.Errorf("it prints %q, want %q", p.stdoutText(), want)
 	}
-	p.wantStderr("warning", "in/prompts.jsonl:", "4 of 32 lines are invalid (correct them")
+	p.wantStderr("warning", "in/prompts.jsonl:", "5 of 32 lines are invalid (correct them")
 	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
 		t.Errorf("a dry run left files: %v", err)
 	}

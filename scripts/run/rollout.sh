@@ -29,7 +29,7 @@ touch "$demo/$mark"
 mkfifo "$demo/model"
 "$bin/fakellm" --clerk --listen 127.0.0.1:0 > "$demo/model" &
 model=$!
-trap 'kill "$model" 2> /dev/null || true' EXIT
+trap 'kill "$model" 2> /dev/null || true; wait "$model" 2> /dev/null || true' EXIT
 read -r url < "$demo/model" || { echo "rollout.sh: the model did not start" >&2; exit 1; }
 
 # The config goes first, because a run starts as soon as its tickets are there. A
