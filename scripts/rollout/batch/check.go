@@ -47,7 +47,7 @@ const (
 	maxWarnings = 20
 	maxRequests = 3
 	maxMembers  = 100     // names in Sent and in Returned
-	maxIDs      = 1 << 22 // ids that later lines are compared with; 64 MiB of hashes
+	maxIDs      = 1 << 22 // ids that later lines are compared with; their hashes take 170 MiB
 )
 
 // Check reads and parses every line of every file, as a run of the config would, with the model and the engine's

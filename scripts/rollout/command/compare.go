@@ -17,6 +17,7 @@ import (
 	"rollout/scripts/rollout/results"
 	"rollout/shared/blob"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/host"
 )
 
@@ -148,10 +149,10 @@ func agreement(t *compare.Totals) string {
 	if t.MatchedBy == compare.ByID {
 		what = "the ids of their lines"
 	}
-	text := fmt.Sprintf("%s in both runs, matched by %s", countOf(t.Items, "item"), what)
+	text := fmt.Sprintf("%s in both runs, matched by %s", figures.Of(t.Items, "item"), what)
 	if t.Agreement != nil {
-		text += fmt.Sprintf("; of %s, %s (%s) are the same", countOf(t.Same+t.Differ, "pair")+" of answers",
-			progress.Count(t.Same), progress.Percent(t.Same, t.Same+t.Differ))
+		text += fmt.Sprintf("; of %s, %s (%s) are the same", figures.OfMany(t.Same+t.Differ, "pair of answers",
+			"pairs of answers"), progress.Count(t.Same), progress.Percent(t.Same, t.Same+t.Differ))
 	}
 	return text
 }

@@ -71,6 +71,9 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 	if f.config == "" {
 		return usage(c, "--config is missing")
 	}
+	if f.json && !f.dryRun {
+		return usage(c, "--json prints what --dry-run finds: use both")
+	}
 	cfg, err := e.inferConfig(c, f)
 	if err != nil {
 		return err

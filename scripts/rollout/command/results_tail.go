@@ -14,6 +14,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
@@ -90,14 +91,6 @@ func createNew(path string) (*os.File, error) {
 func (e *Env) notePartial(t *finalize.Tail, s run.State) error {
 	answered, failed := t.Rows()
 	_, err := fmt.Fprintf(e.Err, "the run is %s: these are the rows of its first %s, of which %s failed\n",
-		progress.FormatPhase(s.Phase), countOf(answered+failed, "item"), progress.Count(failed))
+		progress.FormatPhase(s.Phase), figures.Of(answered+failed, "item"), progress.Count(failed))
 	return err
-}
-
-// countOf is a number with its noun. Example: "1 item".
-func countOf(n uint64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return progress.Count(n) + " " + noun
 }

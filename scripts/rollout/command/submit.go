@@ -38,7 +38,12 @@ func submitCommand(e *Env) *cobra.Command {
 	dryRun := c.Flags().Bool("dry-run", false, dryRunUsage)
 	asJSON := c.Flags().Bool("json", false, "with --dry-run, print the result as one JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if *dryRun {
+		switch {
+		case *asJSON && !*dryRun:
+			return usage(c, "--json prints what --dry-run finds: use both")
+		case *dryRun && *wait:
+			return usage(c, "--dry-run starts no run that --wait could follow")
+		case *dryRun:
 			return e.dryRunSubmit(c, *location, args[0], *configPath, *settings, *asJSON)
 		}
 		return e.submit(c, *location, args[0], *configPath, *settings, *wait)

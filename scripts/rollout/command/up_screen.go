@@ -27,24 +27,31 @@ func (e *Env) upDisplay(f upFlags) (*display, *Env) {
 	return d, &above
 }
 
-// drawUp draws the runs of the installation until the returned function is called. What it drew last stays.
+// lastDrawing bounds how long the end of `up` waits for what its last drawing shows.
+const lastDrawing = 2 * time.Second
+
+// drawUp draws the runs of the installation until the returned function is called, which draws them for the last time.
+// That drawing stays.
 func (e *Env) drawUp(ctx context.Context, p *prepared, d *display) (stop func()) {
 	if d == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	onTerminal := *e
+	onTerminal.Out = e.Err
+	w := newWatcher(&statusView{Env: &onTerminal, service: api.New(p.Ports, p.deployment, cloud.OneMachine()),
+		location: installation.Location{Dir: p.Dir}, path: progress.ObjectPathIn(installation.BucketDir(p.Dir))})
+	w.display = d
+	until, cancel := context.WithCancel(ctx)
 	var drawing sync.WaitGroup
-	drawing.Go(func() {
-		onTerminal := *e
-		onTerminal.Out = e.Err
-		w := newWatcher(&statusView{Env: &onTerminal, service: api.New(p.Ports, p.deployment, cloud.OneMachine()),
-			location: installation.Location{Dir: p.Dir}, path: progress.ObjectPathIn(installation.BucketDir(p.Dir))})
-		w.display = d
-		w.drawRepeatedly(ctx)
-	})
+	drawing.Go(func() { w.drawRepeatedly(until) })
 	return func() {
 		cancel()
 		drawing.Wait()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDrawing)
+		defer cancel()
+		if o, err := w.overview(last); err == nil {
+			_ = w.redraw(o) // a terminal that is gone shows nothing
+		}
 		d.Close()
 	}
 }
