@@ -47,7 +47,11 @@ func finishReasons(d Name, row []byte) (reasons []string) {
 			ModelOutputs []message
 		}
 		if json.Unmarshal(row, &r) == nil {
-			for _, m := range append([]message{r.ModelOutput}, r.ModelOutputs...) {
+			all := r.ModelOutputs // of several answers, the first among them
+			if len(all) == 0 {
+				all = []message{r.ModelOutput}
+			}
+			for _, m := range all {
 				reasons = append(reasons, m.StopReason)
 			}
 		}

@@ -24,7 +24,8 @@ func TestOutputRowsAreReadBack(t *testing.T) {
 				t.Errorf("%s, %s: %v", d, name, err)
 				continue
 			}
-			if got.ID != "a" || len(got.Texts) != 2 || got.Texts[1] != "two" || len(got.FinishReasons) < 2 {
+			if got.ID != "a" || len(got.Texts) != 2 || got.Texts[1] != "two" || len(got.FinishReasons) != 2 ||
+				got.FinishReasons[0] == got.FinishReasons[1] {
 				t.Errorf("%s, %s: %+v", d, name, got)
 			}
 			if want := (dialect.Usage{PromptTokens: 7, CompletionTokens: 6}); unknown != got.Usage.Unknown ||
