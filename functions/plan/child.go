@@ -132,8 +132,9 @@ func (t *inheritance) answers(in shardtable.Inherited) (selected bool, err error
 	}
 	reasons := t.manifest.Parent.Selection.Finish
 	left := in.Outputs
+	rows := bufio.NewReader(io.LimitReader(t.outputs, int64(left))) // users may have changed the file
 	for range in.OK {
-		row, err := t.outputs.ReadBytes('\n')
+		row, err := rows.ReadBytes('\n')
 		if err != nil || uint64(len(row)) > left {
 			return false, t.damaged(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/kind"
@@ -49,6 +50,9 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, *m.Parent)
 	if err == nil {
 		m.Config, m.Original, err = withSettings(parent, e.Set)
+	}
+	if err == nil && len(e.Set) > 0 {
+		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
 	}
 	if err == nil {
 		err = s.checkGraders(parent.Config.Grades)
