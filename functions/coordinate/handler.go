@@ -1,9 +1,12 @@
 package coordinate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 
 	"rollout/events"
 	"rollout/shared/core/health"
@@ -39,7 +42,12 @@ func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done
 			byRun[id] = append(byRun[id], i)
 		}
 	}
-	for id, members := range byRun {
+	// Runs whose documents were saved often wait last, and delay no others.
+	ids := slices.SortedFunc(maps.Keys(byRun), func(a, b identity.RunID) int {
+		return cmp.Compare(c.pace.rest(a), c.pace.rest(b))
+	})
+	for _, id := range ids {
+		members := byRun[id]
 		cause := fewestHops(causes, members)
 		ctx := host.WithCause(c.opts.StepContext(ctx, ms[cause]), causes[cause])
 		done = append(done, c.applyMessages(ctx, id, ms, evs, members)...)

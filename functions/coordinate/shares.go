@@ -10,7 +10,9 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/share"
+	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -53,11 +55,21 @@ func (c *Coordinator) enter(ctx context.Context, l *loaded, needed []string) (do
 			if listed {
 				next, changed = d.With(part)
 			}
-			if l.rev == "" {
+			if l.rev == "" || !changed {
 				return d, false, nil
 			}
-			return next, changed, nil
+			if listed { // a stale memory must not list a run that has ended since
+				if current, err := c.current(ctx, l); err != nil || !current {
+					return d, false, err
+				}
+			}
+			return next, true, nil
 		})
+		if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) { // shares are hints: the run goes on without
+			c.warn(ctx, "the shares of the pool can't be read", observe.KeyRun, part.Run, observe.KeyPool, pool,
+				observe.KeyError, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 // dispatch sends lost shards again, and then new shards up to the window.
 func (d *decider) dispatch() {
 	d.Warning = ""
-	if !d.Phase.Dispatches() {
+	if !d.Phase.dispatches() {
 		return
 	}
 	d.resendLost()

@@ -18,7 +18,7 @@ func (s State) plannedDone() bool { return s.Done.Frontier() >= s.Shards }
 // growthDue reports whether a plan must be asked to grow, which is the case once for
 // each of its sizes. It notes that the plan is asked.
 func (d *decider) growthDue() bool {
-	if !d.Growing || !d.plannedDone() || !d.Phase.Dispatches() || d.GrowthAsked >= d.world.Sources {
+	if !d.Growing || !d.plannedDone() || !d.Phase.dispatches() || d.GrowthAsked >= d.world.Sources {
 		return false
 	}
 	d.GrowthAsked = d.world.Sources

@@ -32,7 +32,7 @@ func TestPruneWithoutRoomIsRejected(t *testing.T) {
 	if rejected := step(prune(last)); len(rejected) != 1 || rejected[0].Variant != uint32(last) || s.Pruned.Has(last) {
 		t.Errorf("pruned %v, rejected %v", s.Pruned.Ranges(), rejected)
 	}
-	if !s.Phase.Dispatches() {
+	if !s.Phase.dispatches() {
 		t.Errorf("the run is %s: %s", s.Phase, s.Message)
 	}
 	if rejected := step(prune(0)); len(rejected) > 0 {

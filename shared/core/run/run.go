@@ -46,8 +46,8 @@ func (p Phase) Ended() bool {
 // did not prune.
 func (p Phase) Succeeded() bool { return p == Completed }
 
-// Dispatches reports whether a run in the phase sends shards.
-func (p Phase) Dispatches() bool { return p == Planning || p == Running }
+// dispatches reports whether a run in the phase sends shards.
+func (p Phase) dispatches() bool { return p == Planning || p == Running }
 
 // Reason is why a run ends. Example: "stopped".
 type Reason string

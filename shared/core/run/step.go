@@ -279,7 +279,7 @@ const planSilence = 2 * time.Minute
 // requestPlan asks planning to continue after a resume, when it was silent for
 // planSilence, and when the plan may grow. before is the time of the run's last step.
 func (d *decider) requestPlan(before time.Time) {
-	if !d.PlanOutstanding() || !d.Phase.Dispatches() && d.Phase != Ending {
+	if !d.PlanOutstanding() || !d.Phase.dispatches() && d.Phase != Ending {
 		return
 	}
 	silent := !before.IsZero() && d.now.Sub(before) >= planSilence

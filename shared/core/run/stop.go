@@ -9,7 +9,7 @@ import (
 // pause starts a pause of a run that dispatches. own says that the step itself
 // found the reason, so that control/<run> must be changed.
 func (d *decider) pause(why string, own bool) {
-	if !d.Phase.Dispatches() {
+	if !d.Phase.dispatches() {
 		return
 	}
 	d.startPause(why)
@@ -66,7 +66,7 @@ func (d *decider) applyControl() {
 		d.startPause(w.ControlReason) // paused again: workers that continued in between get a new grace
 	case w.DesiredPause:
 		d.pause(w.ControlReason, false)
-	case stopped, missed && d.Phase.Dispatches(): // a pause that was resumed between two steps may have lost messages
+	case stopped, missed && d.Phase.dispatches(): // a pause that was resumed between two steps may have lost messages
 		d.resume()
 	}
 }
@@ -100,7 +100,7 @@ func (d *decider) resume() {
 // what it met itself: its own server may be at fault while another worker has answers.
 func (d *decider) refused(e Event) {
 	resumedSince := e.Control < d.Control
-	if !d.Phase.Dispatches() || resumedSince || d.now.Sub(e.AnsweredAt) < blame.WithoutAnswer {
+	if !d.Phase.dispatches() || resumedSince || d.now.Sub(e.AnsweredAt) < blame.WithoutAnswer {
 		return
 	}
 	d.startPause(e.Why)

@@ -236,7 +236,7 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 			sends += e.Range.Len()
 		}
 	}
-	if sends > 0 && !now.Phase.Dispatches() {
+	if sends > 0 && !now.Phase.dispatches() {
 		t.Fatalf("a run in phase %s sends %d shards", now.Phase, sends)
 	}
 	if now.Phase.Ended() && len(now.Effects) > 0 {
@@ -246,7 +246,7 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 		t.Fatalf("%d shards in flight, %d allowed", now.InFlight.Len(), top)
 	}
 	limit := w.rules.FailedShards
-	if limit > 0 && now.FailedStreak >= limit && now.Phase.Dispatches() {
+	if limit > 0 && now.FailedStreak >= limit && now.Phase.dispatches() {
 		t.Fatalf("the phase is %s after %d failed shards in a row; the limit is %d", now.Phase, now.FailedStreak, limit)
 	}
 	if was.Reason != "" && (now.Reason != was.Reason || now.FrozenFrontier != was.FrozenFrontier) {

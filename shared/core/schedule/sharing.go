@@ -17,8 +17,8 @@ type Sharing struct {
 
 // The work that may be in flight, by the time that the pool takes for it. A run that has
 // its pool alone may have more: its messages wait in the work queue. Those of runs that
-// share wait in the urgent queue, and whoever comes anew waits behind them, as far as no
-// worker holds them.
+// share wait in the urgent queue, in front of those of a run that opens later, until a
+// worker claims them.
 const (
 	aloneSeconds  = 10
 	sharedSeconds = 5
