@@ -184,14 +184,14 @@ const (
 )
 
 // workersJoined reports whether workers have started since the run's last step, and may
-// find nothing to do.
+// find nothing to do. One that waits for its server counts: coordinate sends for it, too.
 func (r *Reclaimer) workersJoined(s run.State, beats map[string]health.Heartbeat, now time.Time) bool {
 	if s.Phase != run.Running || s.AllSent() || s.InFlight.Len() >= fewInFlight ||
 		now.Sub(r.checkedAt[s.Run]) < checkEvery {
 		return false
 	}
 	for _, b := range beats {
-		if b.State == health.Ready && !r.timings.Dead(b, now) && b.Started.After(s.SavedAt) &&
+		if b.State != health.Draining && b.State != health.Gone && !r.timings.Dead(b, now) && b.Started.After(s.SavedAt) &&
 			now.Sub(b.Started) < joinedWithin {
 			return true
 		}

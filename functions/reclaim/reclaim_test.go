@@ -381,9 +381,10 @@ func TestCoordinateIsWokenWhenWorkersJoin(t *testing.T) {
 		"it joined before the run's last step": {func(*run.State) {}, health.Ready, -time.Minute, 0},
 		"it joined long ago": {func(s *run.State) { s.SavedAt = time.Now().Add(-time.Hour) }, health.Ready,
 			-5 * time.Minute, 0},
-		"it is not ready":     {func(*run.State) {}, health.Init, -time.Second, 0},
-		"every shard is sent": {func(s *run.State) { s.Shards = 1 }, health.Ready, -time.Second, 0},
-		"the run pauses":      {func(s *run.State) { s.Phase = run.Paused }, health.Ready, -time.Second, 0},
+		"it waits for its server": {func(*run.State) {}, health.Init, -time.Second, 1},
+		"it drains":               {func(*run.State) {}, health.Draining, -time.Second, 0},
+		"every shard is sent":     {func(s *run.State) { s.Shards = 1 }, health.Ready, -time.Second, 0},
+		"the run pauses":          {func(s *run.State) { s.Phase = run.Paused }, health.Ready, -time.Second, 0},
 	} {
 		d := newFixture(t)
 		d.running(id, time.Now(), func(s *run.State) {
