@@ -60,6 +60,7 @@ func newLimiter(cfg Config, now func() time.Time) *limiter {
 // value belongs to a pool without a limit.
 type limitPermit struct {
 	limiter *limiter
+	of      claimant
 	asked   Cost
 	cost    ratelimit.Amount
 	begun
@@ -104,6 +105,7 @@ func (p limitPermit) Cancel() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lease.Settle(p.number, p.cost, ratelimit.Amount{}, l.now())
+	l.turns.Cancel(p.of.run, p.of.weight)
 	l.admit()
 }
 
@@ -119,7 +121,7 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, of clai
 	w := l.enqueue(of, c)
 	select {
 	case b := <-w.begins:
-		return limitPermit{l, c, w.cost, b}, true
+		return limitPermit{l, of, c, w.cost, b}, true
 	case <-stopping:
 	case <-ctx.Done():
 	}
@@ -127,7 +129,7 @@ func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, of clai
 	waiting := l.dequeue(w)
 	l.mu.Unlock()
 	if !waiting { // it may begin since the same moment
-		limitPermit{l, c, w.cost, <-w.begins}.Cancel()
+		limitPermit{l, of, c, w.cost, <-w.begins}.Cancel()
 	}
 	return limitPermit{}, false
 }
@@ -159,7 +161,7 @@ func (l *limiter) tryAcquire(of claimant, c Cost) (limitPermit, bool) {
 		return limitPermit{}, false
 	}
 	l.turns.Begin(of.run, of.weight)
-	return limitPermit{l, c, cost, begun{l.lease.Begin(cost, now), now}}, true
+	return limitPermit{l, of, c, cost, begun{l.lease.Begin(cost, now), now}}, true
 }
 
 // next returns the index of the request whose turn it is. The queue is not empty.

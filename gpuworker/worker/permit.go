@@ -53,13 +53,14 @@ func (s *Shard) acquireAll(ctx context.Context, c Cost) (permit Permit, ok bool)
 			return permit, true
 		}
 		permit.Cancel()
-		if !s.slots.acquire(ctx, s.stopping, s.claimant(), false) {
+		of := s.claimant()
+		if !s.slots.acquire(ctx, s.stopping, of, false) {
 			break
 		}
 		if permit, ok = s.tryPermit(c); ok {
 			return permit, true
 		}
-		s.slots.release(false)
+		s.slots.cancel(of)
 	}
 	return Permit{}, false
 }

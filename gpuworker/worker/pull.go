@@ -118,7 +118,8 @@ func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 func (w *Worker) wanted() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := demand{runs: w.shortRuns(), crowded: w.pool.crowded}
+	d := demand{runs: w.shortRuns()}
+	d.crowded = w.pool.crowded // shortRuns has set it
 	ready := w.claiming * w.perShard
 	for _, h := range w.held {
 		if h.work != nil { // else it counts among those being claimed

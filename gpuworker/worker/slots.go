@@ -131,7 +131,7 @@ func (s *slots) acquire(ctx context.Context, stopping <-chan struct{}, c claiman
 		s.admit() // it may have blocked those behind it
 	} else { // admitted at the same moment
 		<-w.admitted
-		s.giveBack(all)
+		s.unused(c, all)
 	}
 	s.spare = append(s.spare, w)
 	return false
@@ -158,6 +158,21 @@ func (s *slots) tryNow(c claimant, all bool) bool {
 func (s *slots) release(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.giveBack(all)
+}
+
+// cancel gives back a slot that acquire took, without a request in it.
+func (s *slots) cancel(c claimant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unused(c, false)
+}
+
+// unused gives back what the claimant did not use: it keeps its turn. The caller holds s.mu.
+func (s *slots) unused(c claimant, all bool) {
+	if s.shared && !all {
+		s.turns.Cancel(c.run, c.weight)
+	}
 	s.giveBack(all)
 }
 

@@ -184,3 +184,18 @@ func TestTurnsForgetRuns(t *testing.T) {
 		t.Errorf("%d runs are remembered", n)
 	}
 }
+
+// A request that was counted and does not begin costs its run no turn.
+func TestCancelledRequestCostsNoTurn(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	turns.Begin("a", 1)
+	turns.Begin("b", 1)
+	before := turns.Start("a", 1)
+	turns.Begin("a", 1)
+	turns.Cancel("a", 1)
+	if got := turns.Start("a", 1); got != before {
+		t.Errorf("the next request of the run starts at %v, want %v", got, before)
+	}
+	turns.Cancel("unknown", 1)
+}

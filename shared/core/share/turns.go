@@ -14,8 +14,8 @@ import "rollout/shared/core/identity"
 // two runs that always wait, the difference of requests/weight is therefore never more than
 // 1/weight of the one + 1/weight of the other. A run that was away for a moment catches up
 // with Credit requests at most; one that comes anew begins at the present virtual time.
-// A run waits for at most weight(others)/weight(own) requests + one of each other run:
-// none starves.
+// A run waits for at most weight(other)/weight(own) + Credit + 2 requests of each other
+// run: none starves.
 type Turns struct {
 	now      float64 // virtual time
 	finished map[identity.RunID]float64
@@ -50,6 +50,13 @@ func (t *Turns) Begin(run identity.RunID, weight float64) {
 		t.forget()
 	}
 	t.finished[run] = start + 1/weight
+}
+
+// Cancel takes back a request of the run that was counted and does not begin.
+func (t *Turns) Cancel(run identity.RunID, weight float64) {
+	if at, ok := t.finished[run]; ok {
+		t.finished[run] = at - 1/weight
+	}
 }
 
 // forget drops the runs whose last request is over in virtual time. If each has one to
