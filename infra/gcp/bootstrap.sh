@@ -1,9 +1,10 @@
 # Each machine of a group runs this script as root at each start. It starts an inference
 # server in a container for each GPU, and one worker program for all of them. The template
 # of the machines exports these variables before this text: ROLLOUT_CONFIG (the
-# deployment's config), ROLLOUT_AUDIENCE (of the machine's identity tokens), ROLLOUT_POOL, ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE,
-# ROLLOUT_PROJECT, ROLLOUT_PROGRAMS (the bucket of programs), ROLLOUT_WORKER (the worker's
-# object in it) and ROLLOUT_HUB_SECRET (the secret with Hugging Face's token, or empty).
+# deployment's config), ROLLOUT_AUDIENCE (of the machine's identity tokens), ROLLOUT_POOL,
+# ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE, ROLLOUT_PROJECT, ROLLOUT_PROGRAMS
+# (the bucket of programs), ROLLOUT_WORKER (the worker's object in it) and
+# ROLLOUT_HUB_SECRET (the secret with Hugging Face's token, or empty).
 #
 # If a step fails, the machine records the reason, so that the pool's runs pause if machine
 # after machine fails, leaves its group, and powers off. Its last words are in Cloud Logging.

@@ -15,9 +15,10 @@ type Fleet interface {
 // Withdrawer is a Fleet that can give up machines that it asked for and did not get. A
 // fleet without it keeps asking until it has them.
 type Withdrawer interface {
-	// Withdraw gives up the pool's requests for machines that have not started. It never
-	// ends a machine. Callers call it while no work of the pool waits; a pool without
-	// requests, or without machines in the fleet, is no error.
+	// Withdraw gives up the pool's requests for machines that have not started. It ends no
+	// machine that works; one that begins to boot during the call may end. Callers call it
+	// while no work of the pool waits; a pool without requests, or without machines in the
+	// fleet, is no error.
 	Withdraw(ctx context.Context, pool string) error
 }
 

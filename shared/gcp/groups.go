@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -223,11 +224,7 @@ func (g *groups) perform(ctx context.Context, l *groupsLock, seen []seenGroup, o
 			pending[o.Source] = left
 			continue
 		}
-		if err := l.check(g.clock.Now()); err != nil {
-			return err
-		}
-		l.state.Outstanding = true
-		if err := g.managers.resize(ctx, o.Source, s.size+o.Add); err != nil {
+		if err := g.resize(ctx, l, o.Source, s.size+o.Add); err != nil {
 			return err
 		}
 		pending[o.Source] += o.Add
@@ -240,15 +237,34 @@ func (g *groups) perform(ctx context.Context, l *groupsLock, seen []seenGroup, o
 	return nil
 }
 
+// resize sets the size of a group, if the lock is held for certain. A group whose resize
+// is refused is asked again after a pause, and people are told why.
+func (g *groups) resize(ctx context.Context, l *groupsLock, group string, size int) error {
+	now := g.clock.Now()
+	if err := l.check(now); err != nil {
+		return err
+	}
+	l.uncertain = true
+	err := g.managers.resize(ctx, group, size)
+	l.uncertain = fault.Retriable(err) || fault.Is(err, fault.Canceled)
+	if err == nil || l.uncertain {
+		return err
+	}
+	memory := maps.Clone(l.state.Memory)
+	if memory == nil {
+		memory = map[string]scaling.Memory{}
+	}
+	memory[group] = memory[group].Pause(scaling.Refused, now)
+	l.state.Memory = memory
+	return errors.Join(err, noteAbsence(ctx, g.docs, g.pool, now, problemText("", err.Error())))
+}
+
 // withdraw gives up what is pending in a group, and returns how much of it is left: a
 // machine that is about to end is pending, too, and drains undisturbed.
 func (g *groups) withdraw(ctx context.Context, l *groupsLock, s seenGroup) (left int, err error) {
 	switch {
 	case s.listed == 0: // the group has not begun, and nothing works
-		if err := l.check(g.clock.Now()); err != nil {
-			return 0, err
-		}
-		err = g.managers.resize(ctx, s.source.Name, 0)
+		err = g.resize(ctx, l, s.source.Name, 0)
 	case len(s.absent) > 0:
 		err = g.managers.remove(ctx, s.source.Name, s.absent)
 		left = s.source.Pending - len(s.absent)

@@ -34,6 +34,9 @@ const (
 type groupsLock struct {
 	state groupsState
 	until time.Time
+	// uncertain says that a request to resize has no answer: it may still be carried out,
+	// and would lower what another call raises meanwhile. The lock then expires by itself.
+	uncertain bool
 }
 
 // check fails with Unavailable if the lock may soon be another's.
@@ -66,7 +69,8 @@ func (g *groups) locked(ctx context.Context, do func(ctx context.Context, l *gro
 	if err != nil || state.LockedUntil.After(now) {
 		return err
 	}
-	state.Schema, state.LockedUntil = record.Schema, now.Add(lockDuration).UTC()
+	// Outstanding before anything is asked for, so that a crash does not lose it.
+	state.Schema, state.LockedUntil, state.Outstanding = record.Schema, now.Add(lockDuration).UTC(), true
 	rev, err = host.Save(ctx, g.docs, key, state, rev)
 	if fault.Is(err, fault.Conflict) {
 		return nil
@@ -75,20 +79,22 @@ func (g *groups) locked(ctx context.Context, do func(ctx context.Context, l *gro
 		return err
 	}
 	l := &groupsLock{state: state, until: state.LockedUntil}
-	inTime, cancel := context.WithTimeout(ctx, lockDuration-lockMargin)
+	inTime, cancel := context.WithTimeout(ctx, l.until.Sub(g.clock.Now())-lockMargin)
 	defer cancel()
 	err = do(inTime, l)
-	g.unlock(ctx, l.state, rev)
+	g.unlock(ctx, l, rev)
 	return err
 }
 
-// unlock saves the state without the lock, also if ctx has ended. If that fails, the lock
-// expires.
-func (g *groups) unlock(ctx context.Context, state groupsState, rev document.Revision) {
+// unlock saves the state without the lock, also if ctx has ended. If that fails, or a
+// resize is uncertain, the lock expires.
+func (g *groups) unlock(ctx context.Context, l *groupsLock, rev document.Revision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	state.LockedUntil = time.Time{}
-	_, err := host.Save(ctx, g.docs, groupsKey(g.pool), state, rev)
+	if !l.uncertain {
+		l.state.LockedUntil = time.Time{}
+	}
+	_, err := host.Save(ctx, g.docs, groupsKey(g.pool), l.state, rev)
 	if err != nil {
 		g.log.WarnContext(ctx, "the lock of the groups is not released: it expires by itself",
 			observe.KeyPool, g.pool, observe.KeyError, err)

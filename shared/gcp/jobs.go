@@ -252,12 +252,8 @@ func (j *Jobs) pause(ctx context.Context, pool string, s jobState, rev document.
 		return err
 	}
 	reason = text.Truncate(reason, maxReason, "…")
-	_, err := host.Update(ctx, j.options.Docs, record.FleetKey(pool),
-		func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
-			return record.Fleet{Schema: record.Schema, AbsentAt: now, Absent: reason}, now.After(f.AbsentAt), nil
-		})
-	if err != nil {
-		return fault.Wrap(err, "note that no task of pool %s can start", pool)
+	if err := noteAbsence(ctx, j.options.Docs, pool, now, reason); err != nil {
+		return err
 	}
 	return fault.New(fault.Unavailable, "no task of the pool %s can start, and the next try is in %s: %s", pool,
 		s.PausedUntil.Sub(now), reason)

@@ -81,13 +81,10 @@ func (p project) pools(kind string) (names []string) {
 	return names
 }
 
-// neededAPIs returns the services that the installation uses.
+// neededAPIs returns the services that the installation and its deployment use.
 func (p project) neededAPIs() []string {
-	needed := []string{"cloudresourcemanager", "cloudscheduler", "firestore", "iam", "logging", "monitoring", "pubsub",
-		"run", "secretmanager", "storage"}
-	if len(p.pools(config.MachinesGroup)) > 0 {
-		needed = append(needed, "compute")
-	}
+	needed := []string{"artifactregistry", "cloudresourcemanager", "cloudscheduler", "compute", "firestore", "iam",
+		"logging", "monitoring", "pubsub", "run", "secretmanager", "storage"}
 	for i, name := range needed {
 		needed[i] = name + ".googleapis.com"
 	}

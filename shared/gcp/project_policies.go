@@ -23,6 +23,7 @@ type orgPolicy struct {
 			Enforce bool
 			Values  struct {
 				Allowed []string `json:"allowedValues"`
+				Denied  []string `json:"deniedValues"`
 			}
 		}
 	}
@@ -55,19 +56,23 @@ func deniesAll(o orgPolicy, _ config.Deployment) bool {
 	return false
 }
 
-// excludesRegion reports whether a policy of locations names values, none of which can be
-// the region. A group of locations, such as in:us-locations, is taken to have it if it
-// names the region's continent.
+// excludesRegion reports whether a policy of locations denies the region, or allows values
+// none of which can be the region. A group of locations, such as in:us-locations, is taken
+// to have it if it names the region's continent.
 func excludesRegion(o orgPolicy, d config.Deployment) bool {
 	continent, _, _ := strings.Cut(d.Cloud.Region, "-")
-	var allowed []string
-	for _, r := range o.Spec.Rules {
-		allowed = append(allowed, r.Values.Allowed...)
-	}
-	return len(allowed) > 0 && !slices.ContainsFunc(allowed, func(v string) bool {
+	hasRegion := func(v string) bool {
 		return v == d.Cloud.Region || v == "in:"+d.Cloud.Region+"-locations" || v == "in:"+continent+"-locations" ||
 			continent == "europe" && v == "in:eu-locations"
-	})
+	}
+	var allowed []string
+	for _, r := range o.Spec.Rules {
+		if r.DenyAll || slices.ContainsFunc(r.Values.Denied, hasRegion) {
+			return true
+		}
+		allowed = append(allowed, r.Values.Allowed...)
+	}
+	return len(allowed) > 0 && !slices.ContainsFunc(allowed, hasRegion)
 }
 
 func hasGroups(d config.Deployment) bool {

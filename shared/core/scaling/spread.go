@@ -78,7 +78,7 @@ func Spread(want int, sources []Source, memory map[string]Memory, now time.Time)
 	for _, s := range sources {
 		m := memory[s.Name].observe(s, now)
 		if s.Pending > 0 && m.failed(s.Problem, now) {
-			m = m.pause(s.Problem.Kind, now)
+			m = m.Pause(s.Problem.Kind, now)
 			withdrawn = append(withdrawn, Order{Source: s.Name, Withdraw: true})
 			s.Pending = 0
 		}
@@ -119,8 +119,8 @@ func (m Memory) failed(p Problem, now time.Time) bool {
 	return p.Kind != Stockout && p.Kind != Unknown || now.Sub(m.AskedAt) >= patience
 }
 
-// pause returns the memory after one more failure.
-func (m Memory) pause(kind ProblemKind, now time.Time) Memory {
+// Pause returns the memory after one more failure, also of a request that was refused.
+func (m Memory) Pause(kind ProblemKind, now time.Time) Memory {
 	longest := maxPause
 	if kind == Stockout {
 		longest = maxStockoutPause

@@ -128,10 +128,10 @@ func TestPausesGrowToAQuarterOfAnHour(t *testing.T) {
 	for kind, want := range map[ProblemKind]time.Duration{Quota: 15 * time.Minute, Stockout: 5 * time.Minute} {
 		m, now := Memory{}, start
 		for range 100 {
-			m = m.pause(kind, now)
+			m = m.Pause(kind, now)
 			now = m.RetryAt
 		}
-		if got := m.pause(kind, now).RetryAt.Sub(now); got != want {
+		if got := m.Pause(kind, now).RetryAt.Sub(now); got != want {
 			t.Errorf("%s: the pause is %s, want %s", kind, got, want)
 		}
 	}

@@ -43,7 +43,39 @@ type MachineTokens struct {
 // NewMachineTokens returns a check of the tokens of an installation's machines. It reads
 // Google's public keys when it checks the first token.
 func NewMachineTokens(c config.Cloud) *MachineTokens {
-	return &MachineTokens{idtoken.Validate, gcp.LeaveAudience(c), c.Project, gcp.LeaveAccount(c)}
+	return &MachineTokens{validator(keyServer{http.DefaultTransport}), gcp.LeaveAudience(c), c.Project,
+		gcp.LeaveAccount(c)}
+}
+
+// validator returns a check of tokens with the public keys that come through the transport.
+// The library panics on some malformed tokens: that is an error of the token.
+func validator(keys http.RoundTripper) func(ctx context.Context, token, audience string) (*idtoken.Payload, error) {
+	v, broken := idtoken.NewValidator(&idtoken.ValidatorOptions{Client: &http.Client{Transport: keys}})
+	return func(ctx context.Context, token, audience string) (payload *idtoken.Payload, err error) {
+		if broken != nil {
+			return nil, broken
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				payload, err = nil, fault.New(fault.Denied, "the token is malformed: %v", p)
+			}
+		}()
+		return v.Validate(ctx, token, audience)
+	}
+}
+
+// keyServer makes failures of the server of public keys errors of the network, which the
+// library does not tell from tokens that are not valid.
+type keyServer struct{ http.RoundTripper }
+
+// RoundTrip sends the request; see http.RoundTripper.
+func (s keyServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := s.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode >= http.StatusInternalServerError {
+		answer.Body.Close()
+		return nil, fault.New(fault.Unavailable, "the server of public keys answers %s", answer.Status)
+	}
+	return answer, err
 }
 
 // check returns the machine that a token names. A token that Google did not sign, for

@@ -2,8 +2,10 @@ package cloudrun
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -79,6 +81,41 @@ func TestMachineRemovesItselfAlone(t *testing.T) {
 		status, removed := leave(t, request(t, "good"), claimsOf(nil), nil, c.removal)
 		if status != c.want || len(removed) != 1 || removed[0] != "1844 rollout-small-g2-x1c2" {
 			t.Errorf("%s: answered %d, removed %v, want %d", name, status, removed, c.want)
+		}
+	}
+}
+
+// roundTrip answers requests for public keys.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What the library makes of tokens and of the server of public keys: a machine whose token
+// could not be checked tries again, and a malformed token is refused.
+func TestTokensAreCheckedByTheLibrary(t *testing.T) {
+	t.Parallel()
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	claims := part(`{"aud":"https://rollout-leave.acme-ml.internal","exp":99999999999}`)
+	signed := part(`{"alg":"RS256","kid":"k"}`) + "." + claims + "." + part("signature")
+	curve := part(`{"alg":"ES256","kid":"k"}`)
+	for name, c := range map[string]struct {
+		token  string
+		status int // of the server of keys
+		want   fault.Kind
+	}{
+		"keys are down":     {signed, http.StatusBadGateway, fault.Unavailable},
+		"an unknown key":    {signed, http.StatusOK, fault.Denied},
+		"no object":         {part("null") + "." + part("null") + ".", http.StatusOK, fault.Denied},
+		"a short signature": {curve + "." + claims + "." + part("s"), http.StatusOK, fault.Denied},
+		"no token":          {"x", http.StatusOK, fault.Denied},
+	} {
+		tokens := NewMachineTokens(installation)
+		tokens.validate = validator(keyServer{roundTrip(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: c.status, Status: http.StatusText(c.status), Header: http.Header{},
+				Body: io.NopCloser(strings.NewReader(`{"keys":[]}`))}, nil
+		})})
+		if _, err := tokens.check(t.Context(), c.token); !fault.Is(err, c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
 }
