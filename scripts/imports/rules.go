@@ -135,7 +135,8 @@ var Rules = []Rule{
 
 	// Programs, and tests of several parts together.
 	{Packages: "localstack/...", Imports: programs},
-	{Packages: "scripts/docs", StdOnly: true}, // tests of documents
+	{Packages: "scripts/docs", StdOnly: true},                                   // tests of documents
+	{Packages: "scripts/rollout/terminal", Imports: []string{"shared/figures"}}, // draws, and knows no runs
 	{Packages: "scripts/...", Imports: programs},
 }
 

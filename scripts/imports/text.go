@@ -39,7 +39,8 @@ var cloudWordsAllowed = []string{
 
 // figuresIn are the packages whose sentences people read: package figures formats the numbers of all of them.
 var figuresIn = []string{"functions/diagnosis/...", "functions/status/...", "scripts/rollout/command/...",
-	"scripts/rollout/progress/...", "scripts/rollout/results/...", "scripts/rollout/train/..."}
+	"scripts/rollout/progress/...", "scripts/rollout/results/...", "scripts/rollout/terminal/...",
+	"scripts/rollout/train/..."}
 
 var (
 	// numberOfThings is a number before a plural in a text: it reads "1 shards" for one. A limit in bytes is more than

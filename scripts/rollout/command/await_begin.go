@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ func (s *statusView) awaitBegin(
 			return r, err
 		}
 		if !said {
-			_, _ = fmt.Fprintf(s.Err, "%s\n", withLocationFlags("run "+progress.SanitizeLine(text, nameColumns)+
+			_ = s.say("%s", withLocationFlags("run "+progress.SanitizeLine(text, nameColumns)+
 				" has not begun: waiting until `rollout up` starts it", s.location))
 		}
 		select {

@@ -30,7 +30,7 @@ func backupCommand(e *Env) *cobra.Command {
 		if err := l.State.Backup(c.Context(), args[0]); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(e.Err, "backed up the state of %s to %s\n", *dir, args[0])
+		err = e.say("backed up the state of %s to %s", *dir, args[0])
 		return err
 	}
 	return c
@@ -61,14 +61,13 @@ func restoreCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprintf("restored the state of %s from %s: start `rollout up --dir %s` to continue\n",
+		text := fmt.Sprintf("restored the state of %s from %s: start `rollout up --dir %s` to continue",
 			*dir, args[0], *dir)
 		if kept != "" {
-			text += fmt.Sprintf("the old state is kept as %s*: remove it when you no longer need it\n",
+			text += fmt.Sprintf("\nthe old state is kept as %s*: remove it when you no longer need it",
 				filepath.Clean(kept))
 		}
-		_, err = fmt.Fprint(e.Err, text)
-		return err
+		return e.say("%s", text)
 	}
 	return c
 }

@@ -100,8 +100,7 @@ func (e *Env) secretValues(ctx context.Context, in *installation.Installation) (
 		case err == nil:
 			out = append(out, v.Reveal())
 		case !fault.Is(err, fault.NotFound):
-			if _, err := fmt.Fprintf(e.Err,
-				"warning: secret %q cannot be read, so the bundle may contain it: %v\n", name, err); err != nil {
+			if err := e.say("warning: secret %q cannot be read, so the bundle may contain it: %v", name, err); err != nil {
 				return nil, err
 			}
 		}

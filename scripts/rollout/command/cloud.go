@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/scripts/rollout/doctor"
-	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/cloud"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
@@ -90,7 +90,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags) (err error) {
 	h := doctor.TextPrinter{
 		Out:     e.Out,
-		Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.SupportsANSI(e.Out),
+		Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && terminal.SupportsANSI(e.Out),
 	}
 	report := doctor.Run(ctx, checks, e.Clock, func(r doctor.Result) {
 		if f.format == human {

@@ -15,6 +15,7 @@ import (
 	"rollout/scripts/rollout/compare"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/results"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
@@ -107,7 +108,7 @@ type compareOptions struct {
 
 func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, by compare.How, o compareOptions) error {
 	t := compare.NewTotals(a, b)
-	columns, _, ok := progress.TerminalSize(e.Out)
+	columns, _, ok := terminal.Size(e.Out)
 	if !ok {
 		columns = 120
 	}
@@ -123,7 +124,7 @@ func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, b
 			return enc.Encode(p)
 		case o.format == formatSide && (o.limit == 0 || shown < o.limit):
 			shown++
-			_, err := io.WriteString(e.Out, sideBySide(p, columns, e.palette()))
+			_, err := io.WriteString(e.Out, sideBySide(p, columns, e.palette(e.Out)))
 			return err
 		}
 		return nil
@@ -136,9 +137,9 @@ func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, b
 	case o.json:
 		return enc.Encode(t)
 	case o.format == formatJSONL:
-		_, err = fmt.Fprintln(e.Err, agreement(t))
+		err = e.say("%s", agreement(t))
 	default:
-		_, err = io.WriteString(e.Out, totalsTable(t, e.palette()))
+		_, err = io.WriteString(e.Out, totalsTable(t, e.palette(e.Out)))
 	}
 	return err
 }
@@ -158,7 +159,7 @@ func agreement(t *compare.Totals) string {
 }
 
 // totalsTable formats the totals.
-func totalsTable(t *compare.Totals, colours palette) string {
+func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 	number := func(v *float64, format string) string {
 		if v == nil {
 			return "-"
@@ -187,15 +188,15 @@ func totalsTable(t *compare.Totals, colours palette) string {
 	if t.A.CostUSD > 0 || t.B.CostUSD > 0 {
 		rows = append(rows, []string{"cost", fmt.Sprintf("$%.2f", t.A.CostUSD), fmt.Sprintf("$%.2f", t.B.CostUSD)})
 	}
-	return colours.in(bold, agreement(t)) + "\n" +
-		screen{colours: colours}.table(rows, func(_, _ int, cell string) string { return cell })
+	return colours.In(terminal.Bold, agreement(t)) + "\n" +
+		terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell })
 }
 
 // minColumn is the narrowest column of two texts side by side.
 const minColumn = 20
 
 // sideBySide formats an item with what both runs have of it.
-func sideBySide(p compare.Pair, columns int, colours palette) string {
+func sideBySide(p compare.Pair, columns int, colours terminal.Palette) string {
 	item := p.A
 	if item == nil {
 		item = p.B
@@ -203,7 +204,8 @@ func sideBySide(p compare.Pair, columns int, colours palette) string {
 	width := max(minColumn, (columns-3)/2)
 	left, right := cell(p.A, width), cell(p.B, width)
 	var b strings.Builder
-	b.WriteString(colours.in(bold, progress.SanitizeLine(fmt.Sprintf("item %d (%s)", item.Item, p.ID), columns)) + "\n")
+	title := progress.SanitizeLine(fmt.Sprintf("item %d (%s)", item.Item, p.ID), columns)
+	b.WriteString(colours.In(terminal.Bold, title) + "\n")
 	for i := range max(len(left), len(right)) {
 		l, r := "", ""
 		if i < len(left) {

@@ -1,13 +1,11 @@
 package command
 
 import (
-	"fmt"
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
 	"rollout/scripts/rollout/convert"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/figures"
 )
 
@@ -49,8 +47,8 @@ func convertCommand(e *Env) *cobra.Command {
 func (e *Env) convert(c *cobra.Command, o convert.Options, asJSON bool) error {
 	var bar *progress.Transfer
 	o.OnStart = func(total int64) {
-		if total > 0 && !(o.Out == convert.Std && progress.IsTerminal(e.Out)) {
-			bar = progress.NewTransfer(e.Err, filepath.Base(o.In), total)
+		if total > 0 && !(o.Out == convert.Std && terminal.Is(e.Out)) {
+			bar = e.transfer(e.Err, o.In, total)
 		}
 	}
 	o.OnRead = func(n int) { bar.Add(n) }
@@ -63,12 +61,11 @@ func (e *Env) convert(c *cobra.Command, o convert.Options, asJSON bool) error {
 		return writeJSON(e.Out, s)
 	}
 	for _, note := range s.Notes() {
-		if _, err := fmt.Fprintln(e.Err, note); err != nil {
+		if err := e.say("%s", note); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(e.Err, "%s: %s of %s\n", stdName(s.Out, "standard output"), figures.Of(s.Rows, "row"), s.To)
-	return err
+	return e.say("%s: %s of %s", stdName(s.Out, "standard output"), figures.Of(s.Rows, "row"), s.To)
 }
 
 // stdName returns a path, or the name of the stream that it stands for.

@@ -14,6 +14,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/identity"
 	"rollout/shared/figures"
 )
@@ -89,7 +90,7 @@ type explanationPrinter struct {
 func (t *explanationPrinter) line(indent, text string) {
 	lines := []string{text}
 	if t.columns > 0 {
-		lines = wrap(text, max(20, t.columns-len(indent)))
+		lines = terminal.Wrap(text, max(20, t.columns-len(indent)))
 	}
 	for i, l := range lines {
 		if i > 0 {
@@ -99,7 +100,9 @@ func (t *explanationPrinter) line(indent, text string) {
 	}
 }
 
-func (t *explanationPrinter) head(text string) { t.b.WriteString(t.colours.in(bold, text) + "\n") }
+func (t *explanationPrinter) head(text string) {
+	t.b.WriteString(t.colours.In(terminal.Bold, text) + "\n")
+}
 
 // list writes sanitized texts, one per line, with commands that users can copy.
 func (t *explanationPrinter) list(texts []string) {
@@ -111,7 +114,8 @@ func (t *explanationPrinter) list(texts []string) {
 func (t *explanationPrinter) run() {
 	r := t.x.Run
 	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s (%s)",
-		r.Run, progress.SanitizeLine(r.Name, nameColumns), t.colours.phase(r.Phase, progress.FormatPhase(r.Phase)),
+		r.Run, progress.SanitizeLine(r.Name, nameColumns),
+		progress.ColourPhase(t.colours, r.Phase, progress.FormatPhase(r.Phase)),
 		figures.Count(r.Items.Processed()), figures.Of(r.Items.Total, "item"),
 		progress.Percent(r.Items.Processed(), r.Items.Total))
 	if r.Rate != nil {
@@ -172,13 +176,13 @@ func (t *explanationPrinter) itemState(it diagnosis.ItemReport) string {
 	text := strings.ReplaceAll(string(it.State), "_", " ")
 	switch {
 	case it.State == diagnosis.Answered || it.State == diagnosis.Checkpointed:
-		return t.colours.in(green, text)
+		return t.colours.In(terminal.Green, text)
 	case it.State == diagnosis.Failed || it.State == diagnosis.NotProcessed:
-		return t.colours.in(red, text+" ("+string(it.Class)+")")
+		return t.colours.In(terminal.Red, text+" ("+string(it.Class)+")")
 	case it.Class != "":
-		return t.colours.in(yellow, text+", will fail ("+string(it.Class)+")")
+		return t.colours.In(terminal.Yellow, text+", will fail ("+string(it.Class)+")")
 	}
-	return t.colours.in(yellow, text)
+	return t.colours.In(terminal.Yellow, text)
 }
 
 // subjectOf returns the run, the items and the items' shards that an explanation is about.

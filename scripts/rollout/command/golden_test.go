@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"rollout/functions/api"
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -78,10 +77,10 @@ func TestScreensLookAsPictured(t *testing.T) {
 			var b strings.Builder
 			for _, name := range []string{"runs", "one", "workers died", "all failed", "only ended", "without a run"} {
 				s := pictured()[name]
-				s.columns, s.colours = columns, palette(colours)
+				s.columns, s.colours = columns, terminal.Palette(colours)
 				fmt.Fprintf(&b, "== %s\n", name)
 				for _, l := range s.lines(0) {
-					if n := runewidth.StringWidth(withoutColours(l)); n > columns {
+					if n := terminal.Width(l); n > columns {
 						t.Errorf("%s at %d columns has a line of %d: %s", name, columns, n, l)
 					}
 					b.WriteString(strings.ReplaceAll(l, "\x1b", "ESC") + "\n")
@@ -111,28 +110,5 @@ func TestNamesThatDifferAtTheirEndsStayApart(t *testing.T) {
 		if got := shorten(name, 9); got != want {
 			t.Errorf("%s becomes %q, want %q", name, got, want)
 		}
-	}
-}
-
-func TestDisplayKeepsLogLinesAboveWhatItDraws(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	d := &display{w: &b}
-	for _, step := range []func(){
-		func() { _ = d.Draw([]string{"one", "two"}) },
-		func() { _, _ = d.Write([]byte("log ")) }, // has no end yet
-		func() { _, _ = d.Write([]byte("line\n")) },
-		func() { _ = d.Draw([]string{"three"}) },
-		d.Close,
-		func() { _, _ = d.Write([]byte("later\n")) },
-	} {
-		step()
-	}
-	const want = "\r" + "one\x1b[K\n" + "two\x1b[K\n" + "\x1b[J" +
-		"\r\x1b[2A\x1b[J" + "log line\n" + "one\x1b[K\n" + "two\x1b[K\n" + "\x1b[J" +
-		"\r\x1b[2A" + "three\x1b[K\n" + "\x1b[J" +
-		"\r\x1b[J" + "later\n" + "\x1b[J"
-	if b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
 	}
 }

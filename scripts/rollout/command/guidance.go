@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/guidance"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
@@ -211,9 +212,9 @@ func (e *Env) printGuidance(g guidance.Guidance, promoted, later bool) error {
 	if promoted {
 		of = ", promoted"
 	}
-	colours := e.palette()
+	colours := e.palette(e.Out)
 	title := fmt.Sprintf("mission %s, step %d%s", progress.SanitizeLine(g.Mission, nameColumns), g.Step, of)
-	b.WriteString(colours.in(bold, title) + "\n")
+	b.WriteString(colours.In(terminal.Bold, title) + "\n")
 	for line := range strings.SplitSeq(g.Scaffold, "\n") {
 		if g.Scaffold != "" {
 			b.WriteString("  " + progress.SanitizeLine(line, guidanceColumns) + "\n")
@@ -221,7 +222,7 @@ func (e *Env) printGuidance(g guidance.Guidance, promoted, later bool) error {
 	}
 	for n, entry := range g.Entries {
 		fmt.Fprintf(&b, "%3d. %s\n", n+1, progress.SanitizeLine(entry.Text, guidanceColumns))
-		fmt.Fprintf(&b, "     %s\n", colours.in(cyan, entryHistory(entry, g.Step)))
+		fmt.Fprintf(&b, "     %s\n", colours.In(terminal.Cyan, entryHistory(entry, g.Step)))
 	}
 	_, err := e.Out.Write([]byte(b.String()))
 	return err

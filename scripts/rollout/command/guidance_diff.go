@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/guidance"
 )
 
@@ -106,22 +107,22 @@ func (e *Env) printDiff(a, b guidance.Guidance, asJSON bool) error {
 		return json.NewEncoder(e.Out).Encode(d)
 	}
 	var t strings.Builder
-	colours := e.palette()
+	colours := e.palette(e.Out)
 	title := fmt.Sprintf("mission %s, steps %d..%d", progress.SanitizeLine(d.Mission, nameColumns), d.From, d.To)
-	t.WriteString(colours.in(bold, title) + "\n")
+	t.WriteString(colours.In(terminal.Bold, title) + "\n")
 	line := func(colour, sign string, number int, text string) {
 		text = fmt.Sprintf("%s %2d. %s", sign, number, progress.SanitizeLine(text, guidanceColumns))
-		t.WriteString(colours.in(colour, text) + "\n")
+		t.WriteString(colours.In(colour, text) + "\n")
 	}
 	for _, c := range d.Changes {
 		switch c.Kind {
 		case guidance.Add:
-			line(green, "+", c.To, c.New)
+			line(terminal.Green, "+", c.To, c.New)
 		case guidance.Drop:
-			line(red, "-", c.From, c.Old)
+			line(terminal.Red, "-", c.From, c.Old)
 		case guidance.Rewrite:
-			line(red, "~", c.From, c.Old)
-			line(green, " ", c.To, c.New)
+			line(terminal.Red, "~", c.From, c.Old)
+			line(terminal.Green, " ", c.To, c.New)
 		}
 	}
 	if len(d.Changes) == 0 {

@@ -51,10 +51,10 @@ func guidancePromoteCommand(e *Env) *cobra.Command {
 		case err != nil:
 			return err
 		case instead == *step:
-			_, err = fmt.Fprintf(e.Err, "step %d of mission %s is promoted already\n", *step, name)
+			err = e.say("step %d of mission %s is promoted already", *step, name)
 			return err
 		}
-		_, err = fmt.Fprintf(e.Err, "step %d of mission %s is promoted instead of step %d\n", *step, name, instead)
+		err = e.say("step %d of mission %s is promoted instead of step %d", *step, name, instead)
 		return err
 	}
 	return c

@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -76,7 +75,7 @@ func modelExportCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return fault.Wrap(err, "export %s to %s", b.Name, *out)
 		}
-		_, err = fmt.Fprintf(e.Err, "exported %s to %s\n", b.Name, *out)
+		err = e.say("exported %s to %s", b.Name, *out)
 		return err
 	}
 	return c

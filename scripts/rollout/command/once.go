@@ -13,6 +13,7 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/standalone"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
@@ -206,7 +207,7 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 		return nil
 	}
 	if brief {
-		_, err = io.WriteString(o.env.Err, progress.Headline(s))
+		_, err = io.WriteString(o.env.Err, progress.Headline(s, terminal.Columns(o.env.Err)))
 		return err
 	}
 	return progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path)
@@ -223,7 +224,7 @@ func (o *onceRunner) noteUploads(ctx context.Context) error {
 		why := fmt.Errorf("%s: %s", progress.SanitizeLine(u.Key, 200), progress.SanitizeLine(u.Why, 500))
 		if input.IsPromptsKey(u.Key) {
 			o.failed = append(o.failed, why)
-		} else if _, err := fmt.Fprintln(o.env.Err, why); err != nil {
+		} else if err := o.env.say("%s", why); err != nil {
 			return err
 		}
 	}
@@ -236,10 +237,8 @@ const maxFailedShown = 10
 // outcome returns the error of all runs that did not succeed.
 func (o *onceRunner) outcome() error {
 	if o.followed == 0 && len(o.failed) == 0 {
-		_, err := fmt.Fprintf(o.env.Err,
-			"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in %s\n",
+		return o.env.say("nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in %s",
 			filepath.Join(installation.BucketDir(o.prepared.Dir), record.PromptsPrefix))
-		return err
 	}
 	if n := len(o.failed); n > maxFailedShown {
 		return fmt.Errorf("%w\n%d more did not succeed: see `rollout status`",

@@ -1,52 +1,31 @@
 package command
 
 import (
+	"io"
+	"path/filepath"
+
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/core/run"
+	"rollout/scripts/rollout/terminal"
 )
 
-// palette colours text if it is true, and leaves it unchanged if it is false.
-type palette bool
-
-// palette returns the palette for Out. The environment variable NO_COLOR disables colours.
-func (e *Env) palette() palette {
-	return palette(progress.SupportsANSI(e.Out) && e.Getenv("NO_COLOR") == "")
+// palette returns the palette for w. The environment variable NO_COLOR disables colours.
+func (e *Env) palette(w io.Writer) terminal.Palette {
+	return terminal.Palette(terminal.SupportsANSI(w) && e.Getenv("NO_COLOR") == "")
 }
 
-const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	cyan   = "36"
-	bold   = "1"
-)
-
-func (p palette) in(colour, text string) string {
-	if !p {
-		return text
-	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+// transfer returns the display of a transfer of total bytes of the file at path.
+func (e *Env) transfer(w io.Writer, path string, total int64) *progress.Transfer {
+	return progress.NewTransfer(w, filepath.Base(path), total, e.Clock, e.palette(w))
 }
 
-func (p palette) phase(ph run.Phase, text string) string {
-	switch ph {
-	case run.Completed:
-		return p.in(green, text)
-	case run.CompletedWithErrors, run.Pausing, run.Paused, run.Interrupted, run.Ending:
-		return p.in(yellow, text)
-	case run.Failed, run.Stopped, run.Expired, run.OverBudget:
-		return p.in(red, text)
-	}
-	return p.in(cyan, text)
-}
-
-func (p palette) worker(w status.WorkerStatus, text string) string {
+// colourWorker colours a text about a worker by its state.
+func colourWorker(p terminal.Palette, w status.WorkerStatus, text string) string {
 	switch {
 	case !w.Alive || w.Engine == status.EngineAway:
-		return p.in(red, text)
+		return p.In(terminal.Red, text)
 	case workerState(w) == "ready", workerState(w) == "training":
-		return p.in(green, text)
+		return p.In(terminal.Green, text)
 	}
-	return p.in(yellow, text)
+	return p.In(terminal.Yellow, text)
 }

@@ -13,6 +13,7 @@ import (
 
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/results"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
 	"rollout/shared/disk"
 	"rollout/shared/fault"
@@ -111,10 +112,10 @@ func (w resultWriter) one(ctx context.Context, name, path string) error {
 	}
 	if path == "" {
 		bar := io.Discard
-		if !progress.IsTerminal(w.Out) { // on a terminal, a bar would mix with the rows
+		if !terminal.Is(w.Out) { // on a terminal, a bar would mix with the rows
 			bar = w.Err
 		}
-		t := progress.NewTransfer(bar, name, info.Size)
+		t := w.transfer(bar, name, info.Size)
 		defer t.Close()
 		return w.Copy(ctx, w.blobs, info, t.Writer(w.Out))
 	}
@@ -146,7 +147,7 @@ func (w resultWriter) folder(ctx context.Context, path string) error {
 }
 
 func (w resultWriter) save(ctx context.Context, info blob.Info, path string) error {
-	t := progress.NewTransfer(w.Err, filepath.Base(path), info.Size)
+	t := w.transfer(w.Err, path, info.Size)
 	err := w.Save(ctx, w.blobs, info, path, t.Writer)
 	t.Close()
 	if err != nil {

@@ -90,7 +90,6 @@ func createNew(path string) (*os.File, error) {
 // notePartial says how far the rows of a run that has not ended go.
 func (e *Env) notePartial(t *finalize.Tail, s run.State) error {
 	answered, failed := t.Rows()
-	_, err := fmt.Fprintf(e.Err, "the run is %s: these are the rows of its first %s, of which %s failed\n",
+	return e.say("the run is %s: these are the rows of its first %s, of which %s failed",
 		progress.FormatPhase(s.Phase), figures.Of(answered+failed, "item"), progress.Count(failed))
-	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/cli"
-	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -80,16 +80,21 @@ func Main(ctx context.Context, args []string, e Env) int {
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		err = suggestDoctor(ran, err)
-		// A failed write to Err cannot be reported anywhere else.
-		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", withLocationFlags(err.Error(), locationOf(ran)))
+		_ = e.say("rollout: %s", withLocationFlags(err.Error(), locationOf(ran))) // reported nowhere else
 	}
 	return exitCode(err)
+}
+
+// say writes a sentence, or several lines, to Err, wrapped at words to the width of a terminal.
+func (e *Env) say(format string, args ...any) error {
+	_, err := io.WriteString(e.Err, terminal.Sentences(fmt.Sprintf(format, args...), terminal.Columns(e.Err))+"\n")
+	return err
 }
 
 // surviving returns the standard error, or one that loses what is written after its reader
 // has gone, as in 2> >(head -1): no command fails by that.
 func surviving(w io.Writer) io.Writer {
-	if _, ok := w.(*os.File); ok && !progress.IsTerminal(w) {
+	if _, ok := w.(*os.File); ok && !terminal.Is(w) {
 		return unread{w}
 	}
 	return w

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"rollout/functions/api"
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -28,7 +27,7 @@ type screen struct {
 	paces     map[identity.RunID]progress.Pace
 	now       time.Time
 	columns   int // width of the terminal; 0 is unlimited
-	colours   palette
+	colours   terminal.Palette
 	path      func(key string) string  // where the user finds an object of the bucket
 	withFlags func(text string) string // see withLocationFlags
 }
@@ -70,27 +69,17 @@ func (s screen) lines(rows int) []string {
 		lines = append(lines, s.sentence(note)...)
 	}
 	for i, l := range lines {
-		lines[i] = s.fit(l)
+		lines[i] = terminal.Fit(l, s.columns)
 	}
 	if rows > 2 && len(lines) >= rows {
 		lines = append(lines[:rows-2:rows-2],
-			s.fit("… "+figures.Of(len(lines)-rows+2, "more line")+": enlarge the terminal, or name one run"))
+			terminal.Fit("… "+figures.Of(len(lines)-rows+2, "more line")+": enlarge the terminal, or name one run", s.columns))
 	}
 	return lines
 }
 
-// sentence wraps a text to the width of the terminal, with the later lines indented.
-func (s screen) sentence(text string) []string {
-	if s.columns == 0 {
-		return []string{text}
-	}
-	const indent = "  "
-	out := wrap(text, max(20, s.columns-len(indent)))
-	for i := range out[1:] {
-		out[i+1] = indent + out[i+1]
-	}
-	return out
-}
+// sentence wraps a text to the width of the terminal.
+func (s screen) sentence(text string) []string { return terminal.Sentence(text, s.columns) }
 
 // silent reports whether no worker that the run needs lives, so that an earlier rate says nothing on a live screen.
 func (s screen) silent(r status.Status) bool {
@@ -183,10 +172,10 @@ func (s screen) workers() string {
 		if column != workerStateColumn {
 			return cell
 		}
-		return s.colours.worker(shown[row-1], cell)
+		return colourWorker(s.colours, shown[row-1], cell)
 	}
-	wide := s.table(rows, colour)
-	if s.columns == 0 || widest(wide) <= s.columns {
+	wide := terminal.Table(rows, s.colours, colour)
+	if s.columns == 0 || terminal.Widest(wide) <= s.columns {
 		return wide
 	}
 	for i, row := range rows {
@@ -195,7 +184,7 @@ func (s screen) workers() string {
 		}
 		rows[i] = row[:narrowColumns]
 	}
-	return s.table(rows, colour)
+	return terminal.Table(rows, s.colours, colour)
 }
 
 func (s screen) worker(w status.WorkerStatus) []string {
@@ -263,14 +252,14 @@ func (s screen) servers() string {
 		rows = append(rows, []string{progress.SanitizeLine(v.Name, 60), serverState(v.State), busy, waiting,
 			progress.SanitizeLine(v.LastError, 200)})
 	}
-	return s.table(rows, func(row, column int, cell string) string {
+	return terminal.Table(rows, s.colours, func(row, column int, cell string) string {
 		switch {
 		case column != 1:
 			return cell
 		case most[row-1].State == health.ServerClosed:
-			return s.colours.in(green, cell)
+			return s.colours.In(terminal.Green, cell)
 		}
-		return s.colours.in(red, cell)
+		return s.colours.In(terminal.Red, cell)
 	})
 }
 
@@ -361,24 +350,4 @@ func (s screen) queues() string {
 		return ""
 	}
 	return "queues: " + strings.Join(parts, "; ") + "\n"
-}
-
-// fit truncates a line to the width of the terminal. Colour sequences do not count; a truncated line has none.
-func (s screen) fit(line string) string {
-	if s.columns == 0 || runewidth.StringWidth(withoutColours(line)) <= s.columns {
-		return line
-	}
-	return runewidth.Truncate(withoutColours(line), s.columns, "…")
-}
-
-// withoutColours removes the colour sequences that palette adds.
-func withoutColours(line string) string {
-	for {
-		before, rest, ok := strings.Cut(line, "\x1b[")
-		if !ok {
-			return line
-		}
-		_, after, _ := strings.Cut(rest, "m")
-		line = before + after
-	}
 }

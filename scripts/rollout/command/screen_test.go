@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"rollout/functions/api"
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/installation"
@@ -37,7 +36,7 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 		s := wideScreen()
 		s.one, s.live, s.columns = one, true, 88
 		for line := range strings.Lines(s.body()) {
-			if n := runewidth.StringWidth(strings.TrimSuffix(line, "\n")); n > s.columns && !strings.HasPrefix(line, "name") {
+			if n := terminal.Width(strings.TrimSuffix(line, "\n")); n > s.columns && !strings.HasPrefix(line, "name") {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}
@@ -105,20 +104,8 @@ func TestColoursChangeNoText(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		plain, coloured := wideScreen(), wideScreen()
 		plain.one, coloured.one, coloured.colours = one, one, true
-		if got := withoutColours(coloured.body()); got != plain.body() || coloured.body() == got {
+		if got := terminal.Plain(coloured.body()); got != plain.body() || coloured.body() == got {
 			t.Errorf("uncoloured:\n%s\nplain:\n%s", got, plain.body())
-		}
-	}
-}
-
-func TestLineIsTruncatedToTheTerminal(t *testing.T) {
-	t.Parallel()
-	s := screen{columns: 10}
-	for line, want := range map[string]string{"short": "short", "0123456789": "0123456789", "0123456789A": "012345678…",
-		"\x1b[31m0123456789\x1b[0m": "\x1b[31m0123456789\x1b[0m", "\x1b[31m0123456789A\x1b[0m": "012345678…",
-		"日本語日本語": "日本語日…"} {
-		if got := s.fit(line); got != want {
-			t.Errorf("%q becomes %q, want %q", line, got, want)
 		}
 	}
 }
@@ -147,20 +134,6 @@ func TestLocationFlagsNameDirAndCloud(t *testing.T) {
 	} {
 		if got := withLocationFlags("`rollout status`", p); got != "`rollout status "+want+"`" {
 			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
-func TestBarShowsItsShare(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		part, failed, all uint64
-		want              string
-	}{{0, 0, 0, "[        ]"}, {0, 0, 10, "[        ]"}, {5, 0, 10, "[===>    ]"}, {10, 0, 10, "[========]"},
-		{20, 0, 10, "[========]"}, {5, 5, 10, "[xxxx    ]"}, {10, 10, 10, "[xxxxxxxx]"}, {9, 1, 1000, "[        ]"},
-		{800, 1, 1000, "[====x>  ]"}} {
-		if got := bar(c.part, c.failed, c.all, 10); got != c.want {
-			t.Errorf("%d of %d: %q, want %q", c.part, c.all, got, c.want)
 		}
 	}
 }

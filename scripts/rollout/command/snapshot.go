@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -149,8 +149,7 @@ func (e *Env) snapshotTable(all []snapshot.Snapshot) string {
 			progress.SanitizeLine(s.Label, nameColumns),
 		})
 	}
-	sc := screen{colours: e.palette()}
-	return sc.table(rows, func(_, _ int, cell string) string { return cell })
+	return terminal.Table(rows, e.palette(e.Out), func(_, _ int, cell string) string { return cell })
 }
 
 // size formats the size of all parts of a snapshot.
@@ -238,7 +237,7 @@ func snapshotRestoreCommand(e *Env) *cobra.Command {
 		if err := store.Restore(c.Context(), snap, args[1]); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(e.Err, "restored snapshot %s to %s\n", snap.ID, args[1])
+		err = e.say("restored snapshot %s to %s", snap.ID, args[1])
 		return err
 	}
 	return c

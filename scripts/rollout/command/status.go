@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/identity"
 	"rollout/shared/installation"
 )
@@ -92,7 +92,7 @@ func (s *statusView) once(ctx context.Context) error {
 		return err
 	}
 	for _, note := range sc.notes() {
-		if _, err := fmt.Fprintln(s.Err, note); err != nil {
+		if err := s.say("%s", note); err != nil {
 			return err
 		}
 	}
@@ -101,13 +101,13 @@ func (s *statusView) once(ctx context.Context) error {
 
 // screen returns the overview, prepared for the terminal; paces are those of watched runs.
 func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pace) screen {
-	columns, _, ok := progress.TerminalSize(s.Out)
+	columns, _, ok := terminal.Size(s.Out)
 	if !ok {
 		columns = 0 // unlimited
 	}
 	return screen{
 		Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
-		colours:   s.palette(),
+		colours:   s.palette(s.Out),
 		withFlags: func(text string) string { return withLocationFlags(text, s.location) },
 	}
 }

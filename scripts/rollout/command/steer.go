@@ -84,8 +84,7 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 			return err
 		}
 		note := fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool)
-		_, err = fmt.Fprintln(e.Err, withLocationFlags(note, r.Location))
-		return err
+		return e.say("%s", withLocationFlags(note, r.Location))
 	}
 	return c
 }

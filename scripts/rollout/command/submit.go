@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -68,7 +67,7 @@ func (e *Env) submit(
 		return err
 	}
 	if in.Uninitialized {
-		if _, err := fmt.Fprintf(e.Err, "the run will start when you start `rollout up %s`\n", in.Flags()); err != nil {
+		if err := e.say("the run will start when you start `rollout up %s`", in.Flags()); err != nil {
 			return err
 		}
 		_, _, err = e.upload(ctx, in, up)
@@ -141,7 +140,7 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 		case err != nil:
 			return "", "", err
 		case number > 1:
-			if _, err := fmt.Fprintf(e.Err, "%s is not a run yet: this one is %s\n", up.key, named.key); err != nil {
+			if err := e.say("%s is not a run yet: this one is %s", up.key, named.key); err != nil {
 				return "", "", err
 			}
 		}
@@ -182,7 +181,7 @@ func (e *Env) store(
 	defer func() { transfer.Close() }()
 	return in.Store(ctx, installation.File{Path: up.file, Key: up.key, Options: o,
 		Through: func(r io.Reader, size int64) io.Reader {
-			transfer = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
+			transfer = e.transfer(e.Err, up.file, size)
 			return transfer.Reader(r)
 		}})
 }
@@ -228,7 +227,7 @@ func (e *Env) follow(
 
 // view returns a view of runs of the installation at the location.
 func (e *Env) view(at installation.Location) progress.View {
-	return locatedView{View: progress.NewView(e.Err, e.Clock), location: at}
+	return locatedView{View: progress.NewView(e.Err, e.Clock, e.palette(e.Err)), location: at}
 }
 
 // locatedView completes the commands in notes, so that users can copy them.

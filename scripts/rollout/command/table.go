@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/identity"
 	"rollout/shared/figures"
 )
@@ -50,11 +49,11 @@ func (s screen) runs() string {
 	text := table(idColumns, nameColumns, bars, nil)
 	if s.columns > 0 {
 		id, name, drop := idColumns, nameColumns, []string(nil)
-		for i := 0; widest(text) > s.columns && i < len(droppedColumns); i++ {
+		for i := 0; terminal.Widest(text) > s.columns && i < len(droppedColumns); i++ {
 			id, name, bars, drop = shortID, nameColumns/2, min(bars, leastBar), droppedColumns[i]
 			text = table(id, name, bars, drop)
 		}
-		if room := s.columns - widest(text); bars > 0 && room > 0 {
+		if room := s.columns - terminal.Widest(text); bars > 0 && room > 0 {
 			text = table(id, name, min(mostBar, bars+room), drop)
 		}
 	}
@@ -130,14 +129,14 @@ func (s screen) runTable(runs []status.Status, id, name, bars int, drop []string
 		}))
 	}
 	done := slices.Index(rows[0], "DONE")
-	return s.table(rows, func(row, column int, cell string) string {
+	return terminal.Table(rows, s.colours, func(row, column int, cell string) string {
 		switch {
 		case column == phaseColumn && allFailed(runs[row-1]):
-			return s.colours.in(red, cell)
+			return s.colours.In(terminal.Red, cell)
 		case column == phaseColumn:
-			return s.colours.phase(runs[row-1].Phase, cell)
+			return progress.ColourPhase(s.colours, runs[row-1].Phase, cell)
 		case column == done && allFailed(runs[row-1]):
-			return s.colours.in(red, cell)
+			return s.colours.In(terminal.Red, cell)
 		}
 		return cell
 	})
@@ -155,7 +154,7 @@ func (s screen) done(r status.Status, bars int) string {
 		if r.Training == nil {
 			failed = r.Items.AtFault()
 		}
-		text = bar(done, failed, total, bars) + " " + text
+		text = terminal.Bar(done, failed, total, bars) + " " + text
 	}
 	return text
 }
@@ -165,14 +164,9 @@ func allFailed(r status.Status) bool {
 	return r.Training == nil && r.Items.AtFault() > 0 && r.Items.AtFault() == r.Items.Processed()
 }
 
-// shorten shortens a name in its middle, because names often differ only at their ends.
+// shorten shortens a name in its middle.
 func shorten(name string, columns int) string {
-	name = progress.SanitizeLine(name, 1000)
-	if runewidth.StringWidth(name) <= columns {
-		return name
-	}
-	tail := columns / 2
-	return runewidth.Truncate(name, columns-tail, "…") + runewidth.TruncateLeft(name, runewidth.StringWidth(name)-tail, "")
+	return terminal.Shorten(progress.SanitizeLine(name, 1000), columns)
 }
 
 // pace returns the pace that a watcher measured, else the one in the status.
@@ -187,62 +181,6 @@ func (s screen) pace(r status.Status) progress.Pace {
 		return p
 	}
 	return progress.Pace{Rate: r.Rate, ETASeconds: r.ETASeconds}
-}
-
-// table formats rows in aligned columns. The first row is the header. colour may colour a padded cell.
-func (s screen) table(rows [][]string, colour func(row, column int, cell string) string) string {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], runewidth.StringWidth(cell))
-		}
-	}
-	var b strings.Builder
-	for n, row := range rows {
-		for i, cell := range row {
-			if i < len(row)-1 {
-				cell = runewidth.FillRight(cell, widths[i])
-			}
-			if n == 0 {
-				cell = s.colours.in(bold, cell)
-			} else {
-				cell = colour(n, i, cell)
-			}
-			if i > 0 {
-				b.WriteString("  ")
-			}
-			b.WriteString(cell)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// widest returns the width of the longest line, without colours.
-func widest(text string) (n int) {
-	for line := range strings.Lines(text) {
-		n = max(n, runewidth.StringWidth(withoutColours(strings.TrimSuffix(line, "\n"))))
-	}
-	return n
-}
-
-// bar draws a share of all as a bar of the given width, and how much of it failed: "[===xx>   ]".
-func bar(part, failed, all uint64, width int) string {
-	inner := width - 2
-	full, bad := 0, 0
-	if all > 0 {
-		full = int(min(part, all) * uint64(inner) / all)
-		bad = int(min(failed, part, all) * uint64(inner) / all)
-	}
-	if failed > 0 && bad == 0 && full > 0 {
-		bad = 1
-	}
-	head := ""
-	if full > bad && full < inner {
-		head, full = ">", full-1
-	}
-	return "[" + strings.Repeat("=", full-bad) + strings.Repeat("x", bad) + head +
-		strings.Repeat(" ", inner-full-len(head)) + "]"
 }
 
 // labelColumns is the width of the labels of facts.
@@ -264,7 +202,7 @@ func (s screen) details(r status.Status) string {
 		}
 		line("retry of", "%s (%s%s)", parent.Run, progress.SanitizeLine(parent.Selection.String(), 400), set)
 	}
-	line("phase", "%s", s.colours.phase(r.Phase, progress.FormatPhase(r.Phase)))
+	line("phase", "%s", progress.ColourPhase(s.colours, r.Phase, progress.FormatPhase(r.Phase)))
 	if r.Message != "" && len(r.Blockers) == 0 {
 		line("reason", "%s", progress.SanitizeLine(r.Message, 1000))
 	}
@@ -334,35 +272,7 @@ func (s screen) details(r status.Status) string {
 
 // fact formats a label and a text, wrapped to the width of the terminal.
 func (s screen) fact(label, text string) string {
-	lines := []string{text}
-	if width := s.columns - labelColumns; s.columns > 0 && !strings.Contains(text, "\x1b[") {
-		lines = wrap(text, max(20, width))
-	}
-	var b strings.Builder
-	for i, l := range lines {
-		if i > 0 {
-			label = ""
-		}
-		fmt.Fprintf(&b, "%-*s%s\n", labelColumns, label, l)
-	}
-	return b.String()
-}
-
-// wrap breaks a text at spaces, so that only lines of a single long word are wider than columns.
-func wrap(text string, columns int) (lines []string) {
-	line := ""
-	for word := range strings.SplitSeq(text, " ") {
-		if line != "" && runewidth.StringWidth(line)+1+runewidth.StringWidth(word) > columns {
-			lines = append(lines, line)
-			line = word
-			continue
-		}
-		if line != "" || word == "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
+	return terminal.Fact(label, labelColumns, text, s.columns)
 }
 
 // moment formats a time and how long ago it was.

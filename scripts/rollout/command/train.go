@@ -129,7 +129,7 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 		case <-ctx.Done():
 		}
 	}()
-	view := train.NewView(e.Err, "train "+s.Trainer.Algorithm(), taken, all, e.Clock)
+	view := train.NewView(e.Err, "train "+s.Trainer.Algorithm(), taken, all, e.Clock, e.palette(e.Err))
 	var writeErr error // of a step's JSON
 	result, err := s.Run(ctx, stop, func(r training.Report) {
 		view.Update(r)
@@ -164,9 +164,9 @@ func (e *Env) printTrainStart(s *train.Session, o train.Options) (err error) {
 	done, all := s.Trainer.Steps()
 	switch {
 	case s.Resumed != "":
-		_, err = fmt.Fprintf(e.Err, "resuming from snapshot %s at step %d of %d\n", s.Resumed, done, all)
+		err = e.say("resuming from snapshot %s at step %d of %d", s.Resumed, done, all)
 	case o.Resume != "":
-		_, err = fmt.Fprintf(e.Err, "there is no snapshot in %s yet: starting from the beginning\n",
+		err = e.say("there is no snapshot in %s yet: starting from the beginning",
 			progress.SanitizeLine(s.Output, 200))
 	}
 	return err

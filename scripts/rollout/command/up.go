@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -136,9 +135,8 @@ func (e *Env) printUp(p *prepared, at net.Listener, f upFlags) error {
 	if at != nil {
 		api = "API at http://" + at.Addr().String()
 	}
-	_, err := fmt.Fprintf(e.Err, "rollout is up: put prompts files (.jsonl) into %s, read %s (%s)\n",
+	return e.say("rollout is up: put prompts files (.jsonl) into %s, read %s (%s)",
 		p.Dir+"/bucket/prompts", p.Dir+"/bucket/runs", api)
-	return err
 }
 
 // prepared is an open installation that this process has locked, with its complete deployment.

@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/cloud"
 	"rollout/shared/installation"
 )
@@ -17,11 +18,11 @@ const idleInterval = 5 * time.Second
 // upDisplay returns where `up` draws its runs, below its log lines, and an environment that logs above them. Both are
 // the plain ones, without a display, if standard error is no terminal, with --once, which shows its own progress, and
 // with worker processes, which write to the terminal themselves.
-func (e *Env) upDisplay(f upFlags) (*display, *Env) {
-	if f.once || f.workers > 0 || !progress.SupportsBars(e.Err) {
+func (e *Env) upDisplay(f upFlags) (*terminal.Display, *Env) {
+	if f.once || f.workers > 0 || !terminal.SupportsDrawing(e.Err) {
 		return nil, e
 	}
-	d := &display{w: e.Err}
+	d := terminal.NewDisplay(e.Err)
 	above := *e
 	above.Err = d
 	return d, &above
@@ -32,7 +33,7 @@ const lastDrawing = 2 * time.Second
 
 // drawUp draws the runs of the installation until the returned function is called, which draws them for the last time.
 // That drawing stays.
-func (e *Env) drawUp(ctx context.Context, p *prepared, d *display) (stop func()) {
+func (e *Env) drawUp(ctx context.Context, p *prepared, d *terminal.Display) (stop func()) {
 	if d == nil {
 		return func() {}
 	}

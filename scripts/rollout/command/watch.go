@@ -13,6 +13,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -31,7 +32,7 @@ type watcher struct {
 	drawn    map[identity.RunID]string        // JSON output: the facts of each run as last written
 	lines    map[identity.RunID]progress.View // plain output: the view of each run
 	blockers map[identity.RunID]string        // plain output: the codes of each run's blockers as last written
-	display  *display                         // terminal output
+	display  *terminal.Display                // terminal output
 	answered bool                             // at least one request succeeded
 	failing  bool                             // the last request failed, and a line says so
 }
@@ -44,7 +45,7 @@ func newWatcher(s *statusView) *watcher {
 		drawn:      map[identity.RunID]string{},
 		lines:      map[identity.RunID]progress.View{},
 		blockers:   map[identity.RunID]string{},
-		display:    &display{w: s.Out},
+		display:    terminal.NewDisplay(s.Out),
 	}
 }
 
@@ -96,7 +97,7 @@ func (w *watcher) noteFailure(err error) {
 	}
 	w.failing = true
 	w.display.Close() // the next drawing goes below the line
-	_, _ = fmt.Fprintf(w.Err, "%v; retrying until it answers\n", err)
+	_ = w.say("%v; retrying until it answers", err)
 }
 
 // allEnded records which runs are open and which ended, and reports whether all have ended.
@@ -138,7 +139,7 @@ func (w *watcher) draw(o api.Overview) error {
 		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r status.Status) bool { return !w.changed(o, r) })
 		_, err := io.WriteString(w.Out, jsonLines(o, changed))
 		return err
-	case progress.SupportsANSI(w.Out):
+	case terminal.SupportsANSI(w.Out):
 		return w.redraw(o)
 	}
 	w.append(o)
@@ -202,7 +203,7 @@ func (w *watcher) redraw(o api.Overview) error {
 	}
 	sc := w.screen(o, paces)
 	sc.live, sc.watched = true, w.ended
-	_, rows, _ := progress.TerminalSize(w.Out)
+	_, rows, _ := terminal.Size(w.Out)
 	return w.display.Draw(sc.lines(rows))
 }
 

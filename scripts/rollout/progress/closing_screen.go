@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"rollout/functions/status"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/run"
@@ -65,16 +66,22 @@ const (
 	rowColumns = 100
 	// errorColumns is the width of an error: the server's words come last in it.
 	errorColumns = 240
+	leastRow     = 20 // columns of a row on a very narrow terminal
+	labelColumns = 14 // of the facts, with their indent
+	indent       = "  "
 	headBytes    = 64 << 10 // read from completions.jsonl for its first rows
 )
 
 // WriteSummary writes the result of an ended run to w: counts, speed, scores, the paths of its files and its first
-// completions. path returns where the user finds an object of the bucket.
+// completions. path returns where the user finds an object of the bucket. On a terminal texts are wrapped at words;
+// paths stay whole.
 func WriteSummary(
 	ctx context.Context, w io.Writer, s status.Status, bucket blob.Store, path func(key string) string,
 ) error {
-	b := bytes.NewBufferString(Headline(s))
-	line := func(name, text string) { fmt.Fprintf(b, "  %-12s%s\n", name, text) }
+	columns := terminal.Columns(w)
+	b := bytes.NewBufferString(Headline(s, columns))
+	line := func(name, text string) { b.WriteString(terminal.Fact("  "+name, labelColumns, text, columns)) }
+	pathLine := func(name, key string) { b.WriteString(terminal.Fact("  "+name, labelColumns, path(key), 0)) }
 	if s.Message != "" {
 		line("reason", SanitizeLine(s.Message, 400))
 	}
@@ -90,8 +97,8 @@ func WriteSummary(
 			line("snapshot", t.Snapshot)
 		}
 		if s.Phase.Succeeded() {
-			line("model", path(record.OutputKey(s.Run, record.ModelFile)))
-			line("loss curve", path(record.OutputKey(s.Run, record.CurveFile)))
+			pathLine("model", record.OutputKey(s.Run, record.ModelFile))
+			pathLine("loss curve", record.OutputKey(s.Run, record.CurveFile))
 		}
 	}
 	if s.Tokens != (status.Tokens{}) {
@@ -125,16 +132,16 @@ func WriteSummary(
 			for _, text := range FormatMissions(*sum.Rollout) {
 				line("guidance", text)
 			}
-			line("selections", path(record.OutputKey(s.Run, rollout.SelectionsFile)))
+			pathLine("selections", record.OutputKey(s.Run, rollout.SelectionsFile))
 			if sum.Rollout.Refused > 0 || len(sum.Rollout.Failed) > 0 {
-				line("failures", path(record.OutputKey(s.Run, rollout.FailuresFile)))
+				pathLine("failures", record.OutputKey(s.Run, rollout.FailuresFile))
 			}
 		}
-		line("completions", path(s.Outputs))
+		pathLine("completions", s.Outputs)
 		if s.Items.Failed > 0 {
-			line("errors", path(s.Errors))
+			pathLine("errors", s.Errors)
 		}
-		line("summary", path(s.Summary))
+		pathLine("summary", s.Summary)
 	}
 	if s.Items.AtFault() > 0 {
 		samples, err := readFirstRows(ctx, bucket, s.Errors)
@@ -145,21 +152,26 @@ func WriteSummary(
 			if i == 0 {
 				b.WriteString("first errors:\n")
 			}
-			fmt.Fprintf(b, "  %s\n", SanitizeLine(row, errorColumns))
+			b.WriteString(terminal.Fact("", len(indent), SanitizeLine(row, errorColumns), columns))
 		}
 	}
 	for i, row := range rows {
 		if i == 0 {
 			b.WriteString("first completions:\n")
 		}
-		fmt.Fprintf(b, "  %s\n", SanitizeLine(row, rowColumns))
+		shown := rowColumns
+		if columns > 0 {
+			shown = min(shown, max(leastRow, columns-len(indent)))
+		}
+		fmt.Fprintf(b, "%s%s\n", indent, SanitizeLine(row, shown))
 	}
 	_, err = w.Write(b.Bytes())
 	return err
 }
 
-// Headline formats the result of an ended run in one line, with a newline: phase, counts, time and speed.
-func Headline(s status.Status) string {
+// Headline formats the result of an ended run in a sentence of that many columns, 0 being any number, with a newline:
+// phase, counts, time and speed.
+func Headline(s status.Status, columns int) string {
 	text := fmt.Sprintf("run %s (%s) %s", s.Run, SanitizeLine(s.Name, nameColumns), FormatPhase(s.Phase))
 	if s.Items.Total > 0 && s.Training == nil {
 		text += fmt.Sprintf(": %s of %s answered", Count(s.Items.Done), figures.Of(s.Items.Total, "item"))
@@ -170,7 +182,7 @@ func Headline(s status.Status) string {
 	if s.Rate != nil {
 		text += ", " + FormatRate(s.Rate)
 	}
-	return text + "\n"
+	return terminal.Sentences(text, columns) + "\n"
 }
 
 // ObjectPathIn returns a function that returns the path of an object of the bucket in folder dir.

@@ -12,6 +12,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"rollout/functions/status"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/run"
 	"rollout/shared/figures"
 )
@@ -43,6 +44,19 @@ func FormatRole(r status.Role) string {
 
 // FormatPhase formats a phase: "completed with errors".
 func FormatPhase(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
+
+// ColourPhase colours a text about a phase: green for success, yellow for what the user should know, red for failure.
+func ColourPhase(p terminal.Palette, ph run.Phase, text string) string {
+	switch ph {
+	case run.Completed:
+		return p.In(terminal.Green, text)
+	case run.CompletedWithErrors, run.Pausing, run.Paused, run.Interrupted, run.Ending:
+		return p.In(terminal.Yellow, text)
+	case run.Failed, run.Stopped, run.Expired, run.OverBudget:
+		return p.In(terminal.Red, text)
+	}
+	return p.In(terminal.Cyan, text)
+}
 
 // Count formats a count: "1,234".
 func Count(n uint64) string { return figures.Count(n) }
@@ -114,15 +128,23 @@ func DoneAndTotal(s status.Status) (done, total uint64) {
 // FormatTraining formats the progress of a training: "step 120/1,000 12%, loss 2.31, 5,400 tokens/s, ETA 45s".
 func FormatTraining(s status.Status) string {
 	done, total := DoneAndTotal(s)
-	text := fmt.Sprintf("step %s/%s %s", Count(done), Count(total), Percent(done, total))
+	facts := trainingFacts(s)
+	facts[0] = fmt.Sprintf("step %s/%s %s", Count(done), Count(total), Percent(done, total))
+	return strings.Join(facts, ", ")
+}
+
+// trainingFacts returns the progress of a training fact by fact, first the step.
+func trainingFacts(s status.Status) []string {
+	done, total := DoneAndTotal(s)
+	facts := []string{fmt.Sprintf("step %s of %s", Count(done), Count(total))}
 	if l := s.Training.Loss; l != nil {
-		text += ", loss " + strconv.FormatFloat(*l, 'g', 4, 64)
+		facts = append(facts, "loss "+strconv.FormatFloat(*l, 'g', 4, 64))
 	}
 	if rate := FormatTokenRate(s.Training.TokensPerSecond); rate != "" {
-		text += ", " + rate
+		facts = append(facts, rate)
 	}
 	if s.ETASeconds != nil {
-		text += ", ETA " + FormatETA(s.ETASeconds)
+		facts = append(facts, "ETA "+FormatETA(s.ETASeconds))
 	}
-	return text
+	return facts
 }

@@ -187,7 +187,7 @@ func TestFollowReturnsWhenTheRunHasEnded(t *testing.T) {
 		ended := running(1000)
 		ended.Phase = run.Completed
 		var out bytes.Buffer
-		st, err := follow(t.Context(), progress.NewView(&out, clock.System{}), fails(fault.NotFound, "not yet"),
+		st, err := follow(t.Context(), progress.NewView(&out, clock.System{}, false), fails(fault.NotFound, "not yet"),
 			is(running(0)), fails(fault.Unavailable, "the disk is busy"), is(running(500)), is(ended))
 		if err != nil || st.Phase != run.Completed {
 			t.Fatalf("%s, %v", st.Phase, err)
@@ -209,7 +209,7 @@ func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 		ended := running(1000)
 		ended.Phase = run.Completed
 		var out bytes.Buffer
-		view := progress.NewView(&out, clock.System{})
+		view := progress.NewView(&out, clock.System{}, false)
 		if _, err := follow(t.Context(), view, append(replies, is(ended))...); err != nil {
 			t.Fatal(err)
 		}

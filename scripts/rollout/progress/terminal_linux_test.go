@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
 )
 
@@ -51,15 +52,15 @@ func TestDumbTerminalGetsPlainLines(t *testing.T) { // not parallel: it sets an 
 	tty := openTerminal(t)
 	for name, ansi := range map[string]bool{"xterm-256color": true, "": true, "dumb": false} {
 		t.Setenv("TERM", name)
-		view := NewView(tty, clock.System{})
+		view := NewView(tty, clock.System{}, false)
 		_, isBar := view.(*bar)
 		view.Close()
-		if SupportsANSI(tty) != ansi || isBar != ansi || !IsTerminal(tty) {
+		if terminal.SupportsANSI(tty) != ansi || isBar != ansi || !terminal.Is(tty) {
 			t.Errorf("TERM=%q: SupportsANSI is %v, has a bar: %v, IsTerminal is %v",
-				name, SupportsANSI(tty), isBar, IsTerminal(tty))
+				name, terminal.SupportsANSI(tty), isBar, terminal.Is(tty))
 		}
 	}
-	if SupportsANSI(&bytes.Buffer{}) {
+	if terminal.SupportsANSI(&bytes.Buffer{}) {
 		t.Error("SupportsANSI is true for a buffer")
 	}
 }

@@ -3,30 +3,20 @@ package progress
 import (
 	"fmt"
 	"io"
-	"os"
-	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"rollout/functions/status"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
 )
 
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// SupportsANSI reports whether w is a terminal that interprets ANSI escape sequences. A dumb terminal, such as an
-// editor's, prints them as text.
-func SupportsANSI(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
+// nameColumns is the maximum width of a name next to a bar.
+const nameColumns = 24
 
 // NewView returns a View with a bar if w is a terminal that can draw it, else a View of plain lines.
-func NewView(w io.Writer, c clock.Clock) View {
-	if SupportsBars(w) {
-		return newBar(w)
+func NewView(w io.Writer, c clock.Clock, colours terminal.Palette) View {
+	if terminal.SupportsDrawing(w) {
+		return newBar(w, colours)
 	}
 	return NewLines(w, c)
 }
@@ -34,43 +24,73 @@ func NewView(w io.Writer, c clock.Clock) View {
 // NewLines returns a View of plain lines.
 func NewLines(w io.Writer, c clock.Clock) View { return &lines{w: w, clock: c} }
 
-// TerminalSize returns the columns and rows of the terminal w. ok is false if w is not a terminal or its size is
-// unknown.
-func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
-	f, isFile := w.(*os.File)
-	if !isFile {
-		return 0, 0, false
-	}
-	columns, rows, err := term.GetSize(int(f.Fd()))
-	return columns, rows, err == nil && columns > 0
-}
-
 // bar is a View with a bar on a terminal.
 type bar struct {
-	*Bar
-	out  io.Writer
-	late []string // notes that came after the bar was full: mpb does not draw them, so Close prints them
-
-	mu   sync.Mutex // guards last and pace, which the bar's goroutine reads
-	last status.Status
-	pace Pace
+	*terminal.Progress
+	colours terminal.Palette
 }
 
-func newBar(w io.Writer) *bar {
-	b := &bar{out: w}
-	current := func() (status.Status, Pace) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.last, b.pace
-	}
-	b.Bar = NewBar(w, func() string {
-		s, _ := current()
-		if s.Run == "" {
-			return "waiting"
-		}
-		return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
-	}, func() string { return formatStatus(current()) })
+func newBar(w io.Writer, colours terminal.Palette) *bar {
+	b := &bar{terminal.NewProgress(w, colours), colours}
+	b.Show(terminal.Task{Name: "waiting for the run to begin"})
 	return b
+}
+
+// Update implements View.
+func (b *bar) Update(s status.Status, p Pace) { b.Show(task(s, p, b.colours)) }
+
+// Note implements View.
+func (b *bar) Note(text string) { b.Print(SanitizeLine(text, maxNote)) }
+
+// maxNote is how much of a note is shown.
+const maxNote = 1000
+
+// task returns what a bar tells about a run.
+func task(s status.Status, p Pace, colours terminal.Palette) terminal.Task {
+	t := terminal.Task{Name: SanitizeLine(s.Name, nameColumns) + " " + ColourPhase(colours, s.Phase, FormatPhase(s.Phase))}
+	t.Done, t.All = DoneAndTotal(s)
+	if s.Training != nil {
+		t.Facts = trainingFacts(s)
+		return t
+	}
+	t.Failed = s.Items.AtFault()
+	if s.Items.Total > 0 {
+		t.Facts = append(t.Facts, Count(s.Items.Processed())+" of "+allItems(s))
+	}
+	if t.Failed > 0 {
+		t.Facts = append(t.Facts, Count(t.Failed)+" failed")
+	}
+	t.Facts = append(t.Facts, stageFacts(s)...)
+	if p.Rate != nil {
+		t.Facts = append(t.Facts, FormatRate(p.Rate))
+	}
+	if p.ETASeconds != nil && !s.Phase.Ended() {
+		t.Facts = append(t.Facts, "ETA "+FormatETA(p.ETASeconds))
+	}
+	return t
+}
+
+// allItems formats the number of items, with a plus while more may be planned.
+func allItems(s status.Status) string {
+	if !s.Items.Planned && !s.Phase.Ended() && len(s.Roles) == 0 {
+		return Count(s.Items.Total) + "+"
+	}
+	return Count(s.Items.Total)
+}
+
+// stageFacts returns how far a rollout is in its batches, or a run in what its judges are asked.
+func stageFacts(s status.Status) (facts []string) {
+	if r := s.Rollout; r != nil && r.Batch > 0 {
+		text := fmt.Sprintf("batch %d/%d", r.Batch, r.Batches)
+		if r.Stage != "" && r.Stage != "answer" {
+			text += " " + r.Stage
+		}
+		return []string{text}
+	}
+	if judged, of := judged(s); of > 0 && s.Rollout == nil {
+		return []string{fmt.Sprintf("judged %s/%s", Count(judged), Count(of))}
+	}
+	return nil
 }
 
 // formatStatus formats counts and pace: "1,200/5,000 24% 3 failed 85.2/s ETA 45s". It returns "" before the run starts.
@@ -81,21 +101,12 @@ func formatStatus(s status.Status, p Pace) string {
 	if s.Training != nil {
 		return FormatTraining(s)
 	}
-	of := Count(s.Items.Total)
-	if !s.Items.Planned && !s.Phase.Ended() && len(s.Roles) == 0 {
-		of += "+" // planning continues
-	}
-	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Processed()), of, Percent(s.Items.Processed(), s.Items.Total))
+	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Processed()), allItems(s), Percent(s.Items.Processed(), s.Items.Total))
 	if n := s.Items.AtFault(); n > 0 {
 		text += " " + Count(n) + " failed"
 	}
-	if r := s.Rollout; r != nil && r.Batch > 0 {
-		text += fmt.Sprintf(" batch %d/%d", r.Batch, r.Batches)
-		if r.Stage != "" && r.Stage != "answer" {
-			text += " " + r.Stage
-		}
-	} else if judged, of := judged(s); of > 0 && r == nil {
-		text += fmt.Sprintf(" judged %s/%s", Count(judged), Count(of))
+	for _, fact := range stageFacts(s) {
+		text += " " + fact
 	}
 	if p.Rate != nil {
 		text += " " + FormatRate(p.Rate)
@@ -104,30 +115,6 @@ func formatStatus(s status.Status, p Pace) string {
 		text += " ETA " + FormatETA(p.ETASeconds)
 	}
 	return text
-}
-
-func (b *bar) Update(s status.Status, p Pace) {
-	b.mu.Lock()
-	b.last, b.pace = s, p
-	b.mu.Unlock()
-	done, total := DoneAndTotal(s)
-	b.Set(done, total, s.Phase.Ended())
-}
-
-func (b *bar) Note(text string) {
-	text = SanitizeLine(text, 400)
-	if b.last.Phase.Ended() {
-		b.late = append(b.late, text)
-		return
-	}
-	b.Print(text)
-}
-
-func (b *bar) Close() {
-	b.Bar.Close()
-	for _, text := range b.late {
-		_, _ = fmt.Fprintln(b.out, text) // fails only if the terminal is gone
-	}
 }
 
 // lineInterval is the time between two lines while the phase does not change.
@@ -153,7 +140,7 @@ func (l *lines) Update(s status.Status, p Pace) {
 }
 
 func (l *lines) Note(text string) {
-	_, _ = fmt.Fprintln(l.w, SanitizeLine(text, 1000)) // the run continues even if its log cannot be written
+	_, _ = fmt.Fprintln(l.w, SanitizeLine(text, maxNote)) // the run continues even if its log cannot be written
 }
 
 func (l *lines) Close() {}

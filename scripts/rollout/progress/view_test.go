@@ -25,16 +25,16 @@ func TestClosedBarKeepsItsLastState(t *testing.T) {
 		updates []status.Status
 		want    string
 	}{
-		"judged":        {[]status.Status{judged}, "10/10 100% judged 3/8"},
-		"running":       {[]status.Status{middle}, "4/10 40% 1 failed"},
-		"ended":         {[]status.Status{middle, end}, "10/10 100% 1 failed"},
+		"judged":        {[]status.Status{judged}, "100%  10 of 10, judged 3/8"},
+		"running":       {[]status.Status{middle}, "40%  4 of 10, 1 failed"},
+		"ended":         {[]status.Status{middle, end}, "100%  10 of 10, 1 failed"},
 		"without items": {[]status.Status{{Run: "x", Name: "nightly", Phase: run.Failed}}, "failed"},
 		"not started":   {nil, "waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			b := newBar(&out)
+			b := newBar(&out, false)
 			for _, s := range c.updates {
 				b.Update(s, Pace{})
 			}

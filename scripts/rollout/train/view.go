@@ -3,12 +3,14 @@ package train
 import (
 	"fmt"
 	"io"
-	"sync"
+	"strings"
 	"time"
 
 	"rollout/gpuworker/training"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
+	"rollout/shared/figures"
 )
 
 // View shows the progress of a training.
@@ -19,12 +21,12 @@ type View interface {
 	Close()
 }
 
-// NewView returns a progress bar if w is a terminal, and plain lines otherwise. taken
+// NewView returns a progress bar if w is a terminal that can draw it, and plain lines otherwise. taken
 // is the number of steps already taken, all the total number of steps.
-func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
+func NewView(w io.Writer, name string, taken, all int, c clock.Clock, colours terminal.Palette) View {
 	m := meter{clock: c, began: c.Now(), from: taken}
-	if progress.SupportsBars(w) {
-		return newBar(w, name, taken, all, m)
+	if terminal.SupportsDrawing(w) {
+		return newBar(w, name, taken, all, m, colours)
 	}
 	return &lines{w: w, name: name, meter: m}
 }
@@ -37,49 +39,46 @@ type meter struct {
 	tokens int // tokens processed since began
 }
 
-// format returns a text such as "120/1,000 loss 2.3456 4,512 tokens/s ETA 3m05s".
-func (m *meter) format(r training.Report) string {
+// facts returns what is known after a step: "120 of 1,000 steps", "loss 2.3456", "4,512 tokens/s", "ETA 3m05s".
+func (m *meter) facts(r training.Report) []string {
 	m.tokens += r.Tokens
-	text := fmt.Sprintf("%s/%s loss %.4f", progress.Count(uint64(r.Step)), progress.Count(uint64(r.Steps)), r.Loss)
+	facts := []string{figures.Count(r.Step) + " of " + figures.Of(r.Steps, "step"), fmt.Sprintf("loss %.4f", r.Loss)}
 	spent := m.clock.Now().Sub(m.began).Seconds()
 	if spent <= 0 {
-		return text
+		return facts
 	}
 	rate := float64(m.tokens) / spent
-	text += " " + progress.FormatTokenRate(&rate)
+	facts = append(facts, progress.FormatTokenRate(&rate))
 	if r.Step < r.Steps {
 		left := spent / float64(r.Step-m.from) * float64(r.Steps-r.Step)
-		text += " ETA " + progress.FormatETA(&left)
+		facts = append(facts, "ETA "+progress.FormatETA(&left))
 	}
-	return text
+	return facts
 }
 
 // bar is a View with a progress bar.
 type bar struct {
-	*progress.Bar
+	*terminal.Progress
+	name  string
 	meter meter
-
-	mu   sync.Mutex // guards text, which the bar's goroutine reads
-	text string
+	next  time.Time // when it is drawn next
 }
 
-func newBar(w io.Writer, name string, taken, all int, m meter) *bar {
-	b := &bar{meter: m}
-	b.Bar = progress.NewBar(w, func() string { return name }, func() string {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.text
-	})
-	b.Set(uint64(taken), uint64(all), false)
+// redrawEvery is the minimum time between two drawings.
+const redrawEvery = 100 * time.Millisecond
+
+func newBar(w io.Writer, name string, taken, all int, m meter, colours terminal.Palette) *bar {
+	b := &bar{Progress: terminal.NewProgress(w, colours), name: name, meter: m}
+	b.Show(terminal.Task{Name: name, Done: uint64(taken), All: uint64(all)})
 	return b
 }
 
 func (b *bar) Update(r training.Report) {
-	text := b.meter.format(r)
-	b.mu.Lock()
-	b.text = text
-	b.mu.Unlock()
-	b.Set(uint64(r.Step), uint64(r.Steps), false)
+	facts := b.meter.facts(r)
+	if now := b.meter.clock.Now(); r.Step == r.Steps || !now.Before(b.next) {
+		b.next = now.Add(redrawEvery)
+		b.Show(terminal.Task{Name: b.name, Done: uint64(r.Step), All: uint64(r.Steps), Facts: facts})
+	}
 }
 
 // lineEvery is the minimum time between two plain lines.
@@ -94,10 +93,11 @@ type lines struct {
 }
 
 func (l *lines) Update(r training.Report) {
-	text := l.meter.format(r)
+	facts := l.meter.facts(r)
 	if now := l.meter.clock.Now(); r.Step == r.Steps || !now.Before(l.next) {
 		l.next = now.Add(lineEvery)
-		_, _ = fmt.Fprintf(l.w, "%s %s\n", l.name, text) // ignored: training continues without a progress display
+		// A failed write is ignored: training continues without a progress display.
+		_, _ = fmt.Fprintf(l.w, "%s %s\n", l.name, strings.Join(facts, ", "))
 	}
 }
 

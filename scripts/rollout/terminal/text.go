@@ -1,0 +1,127 @@
+package terminal
+
+import (
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// Width returns the columns that a line takes. Its colours take none.
+func Width(line string) int { return runewidth.StringWidth(Plain(line)) }
+
+// Plain removes the sequences that a Palette adds.
+func Plain(line string) string {
+	for {
+		before, rest, ok := strings.Cut(line, "\x1b[")
+		if !ok {
+			return line
+		}
+		_, after, _ := strings.Cut(rest, "m")
+		line = before + after
+	}
+}
+
+// Fit truncates a line to that many columns; 0 is any number. A truncated line has no colours.
+func Fit(line string, columns int) string {
+	if columns == 0 || Width(line) <= columns {
+		return line
+	}
+	return runewidth.Truncate(Plain(line), columns, "…")
+}
+
+// Shorten shortens a name in its middle, because names often differ only at their ends.
+func Shorten(name string, columns int) string {
+	if runewidth.StringWidth(name) <= columns {
+		return name
+	}
+	tail := columns / 2
+	return runewidth.Truncate(name, columns-tail, "…") + runewidth.TruncateLeft(name, runewidth.StringWidth(name)-tail, "")
+}
+
+// Wrap breaks a text at spaces into lines of at most that many columns; 0 is any number. A command in backquotes stays
+// whole if a line can hold it. Only a single word, such as a path, may be wider than a line.
+func Wrap(text string, columns int) (lines []string) {
+	if columns == 0 {
+		return []string{text}
+	}
+	line := ""
+	for _, word := range words(text, columns) {
+		if line != "" && Width(line)+1+Width(word) > columns {
+			lines = append(lines, line)
+			line = word
+			continue
+		}
+		if line != "" || word == "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// words splits a text at spaces outside backquotes, and at all spaces what is then wider than a line.
+func words(text string, columns int) (out []string) {
+	add := func(word string) {
+		if Width(word) <= columns {
+			out = append(out, word)
+			return
+		}
+		out = append(out, strings.Split(word, " ")...)
+	}
+	quoted, from := false, 0
+	for i := range len(text) {
+		switch {
+		case text[i] == '`':
+			quoted = !quoted
+		case text[i] == ' ' && !quoted:
+			add(text[from:i])
+			from = i + 1
+		}
+	}
+	add(text[from:])
+	return out
+}
+
+// continued is the indent of the lines of a sentence behind the first.
+const continued = "  "
+
+// leastText is the narrowest a text is wrapped to.
+const leastText = 20
+
+// Sentence wraps a text to that many columns, 0 being any number, with the later lines indented.
+func Sentence(text string, columns int) []string {
+	if columns == 0 {
+		return []string{text}
+	}
+	lines := Wrap(text, max(leastText, columns-len(continued)))
+	for i := range lines[1:] {
+		lines[i+1] = continued + lines[i+1]
+	}
+	return lines
+}
+
+// Sentences is Sentence for each line of a text.
+func Sentences(text string, columns int) string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		out = append(out, Sentence(line, columns)...)
+	}
+	return strings.Join(out, "\n")
+}
+
+// Fact formats a label of that many columns and a text beside it, which is wrapped to what is left of the columns, as
+// lines that end in a newline.
+func Fact(label string, labelColumns int, text string, columns int) string {
+	lines := []string{text}
+	if columns > 0 {
+		lines = Wrap(text, max(leastText, columns-labelColumns))
+	}
+	var b strings.Builder
+	for i, line := range lines {
+		if i > 0 {
+			label = ""
+		}
+		b.WriteString(runewidth.FillRight(label, labelColumns) + line + "\n")
+	}
+	return b.String()
+}
