@@ -145,7 +145,7 @@ func (s *Service) skipped(ctx context.Context) []Upload {
 // whyNoRun says why the object is not a run; "" for one that is not meant to be
 // one.
 func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
-	if strings.HasSuffix(info.Key, ".toml") {
+	if strings.HasSuffix(info.Key, ".toml") || blob.IsPartial(info.Key) {
 		return ""
 	}
 	if err := input.CheckPromptsKey(info.Key); err != nil {
@@ -162,5 +162,10 @@ func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
 		return "it can't be read: " + err.Error()
 	}
 	_ = r.Close() // opened only to find out whether it can be read
+	if settler, ok := s.ports.Blobs.(blob.Settler); ok {
+		if why, err := settler.Unsettled(ctx, info.Key); err == nil && why != "" {
+			return why
+		}
+	}
 	return s.hints.PendingUpload
 }

@@ -20,7 +20,8 @@ import (
 	"rollout/shared/queue"
 )
 
-// deniedBlobs is a bucket with an object that this user may not read.
+// deniedBlobs is a bucket with an object that this user may not read, and one that a
+// program writes.
 type deniedBlobs struct {
 	blob.Store
 	key string
@@ -33,12 +34,21 @@ func (l deniedBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io
 	return l.Store.Get(ctx, key, o)
 }
 
+// Unsettled says that a program writes the object of that name.
+func (l deniedBlobs) Unsettled(_ context.Context, key string) (string, error) {
+	if key == "prompts/written.jsonl" {
+		return "cat (process 7) has it open for writing", nil
+	}
+	return "", nil
+}
+
 func TestOverviewListsUploadsThatAreNotRuns(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, key := range []string{
 		"prompts/known.jsonl", "prompts/known.toml", "prompts/new.jsonl",
-		"prompts/x.csv", "prompts/locked.jsonl", "runs/x.jsonl",
+		"prompts/x.csv", "prompts/locked.jsonl", "prompts/written.jsonl", "runs/x.jsonl",
+		"prompts/x.jsonl.part", "prompts/x.csv.tmp",
 	} {
 		info, err := d.ports.Blobs.Put(t.Context(), key, strings.NewReader("{}\n"), putOptions)
 		if err != nil {
@@ -59,13 +69,14 @@ func TestOverviewListsUploadsThatAreNotRuns(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "rollout convert x.csv x.jsonl",
-		"prompts/locked.jsonl": "it can't be read: permission denied",
+		"prompts/locked.jsonl":  "it can't be read: permission denied",
+		"prompts/written.jsonl": "cat (process 7) has it open for writing",
 	} {
 		if !strings.Contains(got[key], want) {
 			t.Errorf("%s: %q, want %q", key, got[key], want)
 		}
 	}
-	if len(got) != 3 {
+	if len(got) != 4 {
 		t.Errorf("uploads %v", got)
 	}
 }

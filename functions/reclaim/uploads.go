@@ -147,7 +147,18 @@ func (s *uploadScan) withoutRun(ctx context.Context, infos []blob.Info) (lost []
 	if err != nil {
 		return nil, err
 	}
-	return s.without(ctx, lost, record.FoundKey) // the run may have another version of the input
+	lost, err = s.without(ctx, lost, record.FoundKey) // the run may have another version of the input
+	return slices.DeleteFunc(lost, func(i blob.Info) bool { return s.unsettled(ctx, i.Key) }), err
+}
+
+// unsettled reports whether a program still writes the object. Its event comes later.
+func (s *uploadScan) unsettled(ctx context.Context, key string) bool {
+	settler, ok := s.Blobs.(blob.Settler)
+	if !ok {
+		return false
+	}
+	why, err := settler.Unsettled(ctx, key)
+	return err == nil && why != ""
 }
 
 // without returns the objects that have no document with the key of their upload.

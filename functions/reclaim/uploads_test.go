@@ -107,6 +107,33 @@ func TestUploadWithoutRunIsAnnouncedAgain(t *testing.T) {
 	})
 }
 
+// writtenBlobs is a bucket one of whose objects a program writes.
+type writtenBlobs struct {
+	blob.Store
+	written string
+}
+
+func (b writtenBlobs) Unsettled(_ context.Context, key string) (string, error) {
+	if key == b.written {
+		return "cat (process 7) has it open for writing", nil
+	}
+	return "", nil
+}
+
+func TestUploadThatIsStillWrittenIsNotAnnouncedByTheScan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.upload("prompts/lost.jsonl")
+		d.upload("prompts/written.jsonl")
+		d.Ports.Blobs = writtenBlobs{d.Ports.Blobs, "prompts/written.jsonl"}
+		<-time.After(20 * time.Minute)
+		if got := d.resent(UploadOptions{}); !slices.Equal(got, []string{"prompts/lost.jsonl"}) {
+			t.Errorf("announced %q", got)
+		}
+	})
+}
+
 func TestUploadIsAnnouncedOnceAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

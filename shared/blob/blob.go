@@ -98,6 +98,15 @@ type Skipped struct {
 	Why error // with a remedy
 }
 
+// Settler is an optional feature of a Store whose objects other programs may write in place,
+// such as files of a folder.
+type Settler interface {
+	// Unsettled says for people why the object may still be written: a program has it open
+	// for writing, or it has just changed; "" for one that is complete. It looks at the
+	// object as it is now. NotFound if it is gone.
+	Unsettled(ctx context.Context, key string) (why string, err error)
+}
+
 // Upload is an object that appeared in a watched bucket.
 type Upload struct {
 	Info

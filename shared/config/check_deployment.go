@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -15,6 +16,7 @@ const (
 	maxSecret    = 64
 	maxServers   = 256
 	maxPerMinute = 1_000_000_000
+	maxSettle    = Duration(time.Hour)
 
 	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
 	// A pool's name must not end with it, because its queue has the same name.
@@ -34,6 +36,7 @@ func (d Deployment) check(c *checker) {
 	if !d.Cloud.Configured() {
 		c.label("bucket", d.Bucket, maxBucket, ".")
 	}
+	d.Input.check(c, "input", d.Cloud.Configured())
 	d.Cloud.check(c, "cloud")
 	d.Health.check(c, "health")
 	d.Worker.check(c, "worker")
@@ -90,6 +93,15 @@ func (e Engine) checkSecrets(c *checker, at string, allowed []string) {
 		if !slices.Contains(allowed, s) {
 			c.add(at+".headers", "%s is not in the allowlist: add it to secrets", quote(s))
 		}
+	}
+}
+
+func (p PromptsFolder) check(c *checker, at string, inCloud bool) {
+	if p.Settle <= 0 || p.Settle > maxSettle {
+		c.add(at+".settle", "must be longer than 0s and at most %s, is %s", maxSettle.Std(), p.Settle.Std())
+	}
+	if inCloud && p != DefaultPromptsFolder() {
+		c.add(at+".settle", "objects of a bucket appear whole: remove it")
 	}
 }
 

@@ -41,11 +41,16 @@ func DefaultDeployment() Deployment {
 	return Deployment{
 		SchemaVersion: SchemaVersion,
 		Bucket:        "local",
+		Input:         DefaultPromptsFolder(),
 		Health:        DefaultHealth(),
 		Worker:        DefaultWorker(),
 		Defaults:      DefaultRun(),
 	}
 }
+
+// DefaultPromptsFolder returns a folder whose files are complete a second after their last
+// change.
+func DefaultPromptsFolder() PromptsFolder { return PromptsFolder{Settle: Duration(time.Second)} }
 
 // DefaultHealth returns the timings of workers on the installation's own
 // machine: a heartbeat every 500 ms, self-fencing after 4 s, failure after 5 s,

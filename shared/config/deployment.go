@@ -12,12 +12,13 @@ import (
 // key has a default, except the provider, region and bucket of a cloud; see
 // DefaultDeployment.
 type Deployment struct {
-	SchemaVersion int    `toml:"schema_version"`
-	Bucket        string `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
-	Cloud         Cloud  `toml:"cloud"`
-	Health        Health `toml:"health"`
-	Worker        Worker `toml:"worker"`
-	Engine        Engine `toml:"engine"` // of pools that name none
+	SchemaVersion int           `toml:"schema_version"`
+	Bucket        string        `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
+	Cloud         Cloud         `toml:"cloud"`
+	Input         PromptsFolder `toml:"input"`
+	Health        Health        `toml:"health"`
+	Worker        Worker        `toml:"worker"`
+	Engine        Engine        `toml:"engine"` // of pools that name none
 	// Engines are further engines, by the names by which pools name them.
 	Engines map[string]Engine `toml:"engines"`
 	Pools   []Pool            `toml:"pool"`
@@ -25,6 +26,13 @@ type Deployment struct {
 	Graders  map[string]GraderService `toml:"graders"`
 	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
 	Defaults Run                      `toml:"defaults"`
+}
+
+// PromptsFolder says when a file among the prompts of an installation on one machine is
+// complete. In a bucket of a cloud, objects appear whole.
+type PromptsFolder struct {
+	// Settle is how long a file must not have changed before it becomes a run; default: 1s.
+	Settle Duration `toml:"settle"`
 }
 
 // Health holds the timings of heartbeats. The defaults are DefaultHealth, and

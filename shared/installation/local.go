@@ -59,7 +59,7 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 			return nil, nil, err
 		}
 	}
-	bucket, err := bucket.Open(BucketDir(dir), bucket.Options{Clock: o.Clock})
+	bucket, err := bucket.Open(BucketDir(dir), bucket.Options{Clock: o.Clock, Settle: d.Input.Settle.Std()})
 	if err != nil {
 		return nil, nil, err
 	}

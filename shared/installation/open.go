@@ -162,7 +162,7 @@ func openUninitialized(p Location, o Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := bucket.Open(BucketDir(p.Dir), bucket.Options{Clock: o.Clock})
+	b, err := bucket.Open(BucketDir(p.Dir), bucket.Options{Clock: o.Clock, Settle: d.Input.Settle.Std()})
 	if err != nil {
 		return nil, err
 	}

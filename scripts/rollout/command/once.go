@@ -72,6 +72,7 @@ type onceRunner struct {
 	service  *api.Service
 	seen     map[identity.RunID]bool // runs that were followed to their end or a pause, or had ended before
 	followed int
+	waited   int     // consecutive looks that found no run, and files that are to become some
 	failed   []error // outcomes of runs that did not succeed
 }
 
@@ -92,6 +93,9 @@ func (o *onceRunner) follow(ctx context.Context) error {
 				return err
 			}
 		}
+		if len(open) > 0 || !waiting {
+			o.waited = 0
+		}
 		switch {
 		case len(open) > 0: // look again: more runs may have started meanwhile
 		case !waiting:
@@ -100,6 +104,9 @@ func (o *onceRunner) follow(ctx context.Context) error {
 			}
 			return o.outcome()
 		default:
+			if err := o.noteWaiting(ctx); err != nil {
+				return err
+			}
 			select {
 			case <-time.After(onceInterval):
 			case <-ctx.Done():
@@ -107,6 +114,30 @@ func (o *onceRunner) follow(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// longWait is how many looks find a file that is not a run yet before --once says what it waits for.
+const longWait = 30
+
+// noteWaiting prints once why files are not runs yet, if that takes long: a program may still write them.
+func (o *onceRunner) noteWaiting(ctx context.Context) error {
+	if o.waited++; o.waited != longWait {
+		return nil
+	}
+	all, err := o.service.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range all.Uploads {
+		if !input.IsPromptsKey(u.Key) {
+			continue
+		}
+		line := progress.SanitizeLine("waiting for "+u.Key+": "+u.Why, 500)
+		if _, err := fmt.Fprintln(o.env.Err, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ignoreEnded marks runs that had ended before this process started.

@@ -26,6 +26,9 @@ type Options struct {
 	// the leftover of a crashed process. Default: one hour.
 	TempAge time.Duration
 	Disk    disk.Disk // default: the machine's
+	// Settle is how long a file that another program wrote must not have changed before it
+	// counts as complete. Default: one second.
+	Settle time.Duration
 }
 
 // Bucket is a folder as a blob.Store: the object "a/b" is the file "a/b" in it.
@@ -49,11 +52,16 @@ type Bucket struct {
 	// unnamed reports whether new objects are written to files without a name until
 	// they are complete (O_TMPFILE).
 	unnamed bool
+	settle  time.Duration
 	closed  chan struct{}  // closed by Close, which ends the watches
 	watches sync.WaitGroup // running watches
 }
 
-var _ blob.Store = (*Bucket)(nil)
+var (
+	_ blob.Store         = (*Bucket)(nil)
+	_ blob.SkippedLister = (*Bucket)(nil)
+	_ blob.Settler       = (*Bucket)(nil)
+)
 
 // Open opens the folder as a bucket. It creates the folder if it does not exist, and
 // removes old temporary files of crashed processes.
@@ -66,6 +74,9 @@ func Open(dir string, o Options) (*Bucket, error) {
 	}
 	if o.Disk == nil {
 		o.Disk = disk.System{}
+	}
+	if o.Settle <= 0 {
+		o.Settle = defaultSettle
 	}
 	dir, err := filepath.Abs(dir) // the working directory may change
 	if err == nil {
@@ -85,6 +96,7 @@ func Open(dir string, o Options) (*Bucket, error) {
 		root:   os.NewFile(uintptr(root.fd), dir),
 		rootID: root.id,
 		mutex:  make(chan struct{}, 1),
+		settle: o.Settle,
 		closed: make(chan struct{}),
 	}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }

@@ -21,21 +21,21 @@ import (
 // WatchOptions configure Bucket.Watch.
 type WatchOptions struct {
 	Clock        clock.Clock   // default: the machine's
-	Quiet        time.Duration // time without writes after which a file is announced; default: 1 s
+	Quiet        time.Duration // time without writes after which a file is announced; default: Options.Settle
 	EmptyRecheck time.Duration // the same for an empty file; default: 10 s
 	Rescan       time.Duration // interval between scans of the whole folder; default: 5 s
 	Logger       *slog.Logger  // default: discards
 }
 
-func (o WatchOptions) withDefaults() WatchOptions {
+func (o WatchOptions) withDefaults(settle time.Duration) WatchOptions {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
 	if o.Quiet <= 0 {
-		o.Quiet = time.Second
+		o.Quiet = settle
 	}
 	if o.EmptyRecheck <= 0 {
-		o.EmptyRecheck = 10 * time.Second
+		o.EmptyRecheck = defaultEmptyRecheck
 	}
 	if o.Rescan <= 0 {
 		o.Rescan = 5 * time.Second
@@ -55,11 +55,16 @@ func (o WatchOptions) withDefaults() WatchOptions {
 // complete, even without notifications. A file that is removed or replaced before its
 // turn is not announced.
 //
+// A file is announced when it has not changed for a while, and no process that the system
+// shows has it open for writing (see openForWriting); at once if it was written under the
+// name of a partial file (.x, x.part, x.tmp) and renamed. Files with such names are not
+// announced.
+//
 // An announcement says whether the object may be one that was announced before, under a new
 // version: see blob.Found.
 func (b *Bucket) Watch(ctx context.Context, prefix string, o WatchOptions) <-chan blob.Upload {
 	w := &watcher{
-		bucket: b, prefix: prefix, options: o.withDefaults(),
+		bucket: b, prefix: prefix, options: o.withDefaults(b.settle),
 		files: make(map[string]*watchedFile), pending: make(map[string]*watchedFile),
 		hidden: make(map[string]string), reported: make(map[string]string), gone: make(map[string]bool),
 	}
@@ -194,7 +199,9 @@ func (w *watcher) scan(ctx context.Context, prefix string) bool {
 		entered: w.watchFolder,
 		ignored: func(key string, err error) { w.report(key, err) },
 	}, func(info blob.Info) error {
-		w.record(info, false)
+		if !blob.IsPartial(info.Key) {
+			w.record(info, false)
+		}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -220,7 +227,7 @@ func (w *watcher) handle(ctx context.Context, event fsnotify.Event) {
 	if !ok {
 		return
 	}
-	if nameOf(path)[:1] == "." {
+	if blob.IsPartial(path) {
 		w.noteHidden(path, event)
 		return
 	}
@@ -284,6 +291,7 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 	if f == nil || f.info.Version != info.Version {
 		next := &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)},
 			changed: w.bucket.changeTime(info.Key)}
+		next.grew = f != nil && inodeOf(f.info) == inodeOf(info)
 		next.found = w.foundOf(f, next)
 		f, w.files[info.Key] = next, next
 	}
@@ -344,6 +352,10 @@ func (w *watcher) promote() {
 	for key, f := range w.pending {
 		if at := f.readyAt(w.options.Quiet, w.options.EmptyRecheck); at.After(now) {
 			w.wakeAt(at, now)
+			continue
+		}
+		if open, _ := w.bucket.writer(key, false); open {
+			w.wakeAt(now.Add(f.recheck(w.options.Quiet)), now)
 			continue
 		}
 		delete(w.pending, key)

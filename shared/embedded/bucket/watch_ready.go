@@ -16,6 +16,10 @@ type sighting struct {
 	// complete reports whether the file was written under a hidden name and renamed, so
 	// that no program still writes to it.
 	complete bool
+	// grew reports whether the file had other bytes or another time when it was seen last.
+	grew bool
+	// rechecks counts how often a process had the version open when it was due.
+	rechecks int
 }
 
 // readyAt returns when the version may be announced, if the file does not change until
@@ -29,7 +33,7 @@ func (s sighting) readyAt(quiet, emptyRecheck time.Duration) time.Time {
 		return s.seen
 	}
 	changed := s.info.ModTime
-	if changed.After(s.seen) { // the clock of the file system is ahead
+	if s.grew || changed.After(s.seen) { // its time says little, or the clock of the file system is ahead
 		changed = s.seen
 	}
 	if s.wrote.After(changed) {
@@ -39,4 +43,18 @@ func (s sighting) readyAt(quiet, emptyRecheck time.Duration) time.Time {
 		return changed.Add(max(quiet, emptyRecheck))
 	}
 	return changed.Add(quiet)
+}
+
+// Bounds of the time between two looks at a version that is due and open for writing.
+const (
+	firstRecheck = 10 * time.Millisecond
+	lastRecheck  = time.Second
+)
+
+// recheck returns when to look again at a version that a process has open for writing,
+// although it is due. Most programs close a file as soon as it has its name.
+func (s *sighting) recheck(quiet time.Duration) time.Duration {
+	d := firstRecheck << min(s.rechecks, 10)
+	s.rechecks++
+	return min(d, max(firstRecheck, quiet), lastRecheck)
 }

@@ -20,7 +20,7 @@ func TestReadyAt(t *testing.T) {
 		size           int64
 		modified, seen time.Time
 		wrote          time.Time
-		complete       bool
+		complete, grew bool
 		want           time.Time
 		readyWhenSeen  bool
 	}{
@@ -35,13 +35,14 @@ func TestReadyAt(t *testing.T) {
 		{name: "write reported after the file time", size: 5, modified: at(0), seen: at(0), wrote: at(0.4), want: at(1.4)},
 		{name: "an old time set after writing", size: 5, modified: at(-3600), seen: at(0), wrote: at(0.4), want: at(1.4)},
 		{name: "a time in the future", size: 5, modified: at(86400), seen: at(0), want: at(1)},
+		{name: "changed since, with an old time", size: 5, modified: at(-3600), seen: at(0), grew: true, want: at(1)},
 		{name: "empty", size: 0, modified: at(0), seen: at(0), want: at(10)},
 		{name: "empty and renamed into place", size: 0, modified: at(0), seen: at(0), complete: true, want: at(10)},
 		{name: "empty for long", size: 0, modified: at(-60), seen: at(0), want: at(-50), readyWhenSeen: true},
 		{name: "empty with a time in the future", size: 0, modified: at(86400), seen: at(0), want: at(10)},
 	} {
 		info := blob.Info{Size: c.size, ModTime: c.modified}
-		s := sighting{info: info, seen: c.seen, wrote: c.wrote, complete: c.complete}
+		s := sighting{info: info, seen: c.seen, wrote: c.wrote, complete: c.complete, grew: c.grew}
 		got := s.readyAt(quiet, emptyRecheck)
 		if !got.Equal(c.want) {
 			t.Errorf("%s: ready at %s, want %s", c.name, got, c.want)

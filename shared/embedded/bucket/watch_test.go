@@ -163,8 +163,9 @@ func TestRenamedFileIsAnnouncedAtOnce(t *testing.T) {
 	oldFile(t, filepath.Join(prompts, "first"), "first")
 	wantNext(t, b, announced, "prompts/first", 5)
 	versions := map[string]bool{}
-	for range 2 { // the second replaces the first
-		hidden := filepath.Join(prompts, ".mine.part")
+	partial := []string{".mine", "mine.jsonl.part", "mine.tmp"}
+	for _, name := range partial { // each file replaces the one before
+		hidden := filepath.Join(prompts, name)
 		writeFile(t, hidden, "still fresh")
 		oldFile(t, filepath.Join(prompts, "marker"), "x")
 		wantNext(t, b, announced, "prompts/marker", 1) // so the watcher has seen the hidden name
@@ -173,8 +174,8 @@ func TestRenamedFileIsAnnouncedAtOnce(t *testing.T) {
 		}
 		versions[wantNext(t, b, announced, "prompts/mine.jsonl", 11).Version] = true
 	}
-	if len(versions) != 2 {
-		t.Errorf("two files have the versions %v", versions)
+	if len(versions) != len(partial) {
+		t.Errorf("%d files have the versions %v", len(partial), versions)
 	}
 }
 
@@ -251,13 +252,15 @@ func TestRescanFindsFilesWithoutNotification(t *testing.T) {
 	}
 }
 
-func TestHiddenFilesFoldersAndLinksAreNotAnnounced(t *testing.T) {
+func TestHiddenAndPartialFilesFoldersAndLinksAreNotAnnounced(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
 	outside := filepath.Join(t.TempDir(), "outside")
 	writeFile(t, outside, "secret")
 	oldFile(t, filepath.Join(prompts, ".hidden"), "x")
 	oldFile(t, filepath.Join(prompts, ".folder/x"), "x")
+	oldFile(t, filepath.Join(prompts, "x.jsonl.part"), "x")
+	oldFile(t, filepath.Join(prompts, "x.tmp"), "x")
 	oldFile(t, filepath.Join(prompts, "bad\x01name"), "x")
 	oldFile(t, filepath.Join(prompts, "bad\xffname"), "x")
 	if err := os.MkdirAll(filepath.Join(prompts, "empty folder"), 0o755); err != nil {

@@ -8,22 +8,28 @@ import (
 	"rollout/shared/blob"
 )
 
-// Blobs returns s with metrics of its calls. The result is a blob.SkippedLister if s is
-// one.
+// Blobs returns s with metrics of its calls. The result is a blob.SkippedLister
+// and a blob.Settler if s is both.
 func (m *Meter) Blobs(s blob.Store) blob.Store {
 	if m == nil {
 		return s
 	}
 	counted := &blobs{s, &m.ports}
-	if l, ok := s.(blob.SkippedLister); ok {
-		return skippedLister{counted, l}
+	if f, ok := s.(folder); ok {
+		return folderBlobs{counted, f}
 	}
 	return counted
 }
 
-type skippedLister struct {
-	*blobs
+// folder are the optional features of a bucket that is a folder.
+type folder interface {
 	blob.SkippedLister
+	blob.Settler
+}
+
+type folderBlobs struct {
+	*blobs
+	folder
 }
 
 type blobs struct {

@@ -1,0 +1,55 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Times after the last change at which a file is complete.
+const (
+	defaultSettle       = time.Second
+	defaultEmptyRecheck = 10 * time.Second
+)
+
+// Unsettled says why the object may still be written; see blob.Settler.
+func (b *Bucket) Unsettled(ctx context.Context, key string) (string, error) {
+	info, err := b.Stat(ctx, key, "")
+	if err != nil {
+		return "", err
+	}
+	if open, by := b.writer(key, true); open {
+		if by == "" {
+			by = "a process"
+		}
+		return by + " has it open for writing: it becomes a run when that has closed it", nil
+	}
+	s := sighting{info: info, seen: b.clock.Now()}
+	if !s.readyAt(b.settle, defaultEmptyRecheck).After(s.seen) {
+		return "", nil
+	}
+	if info.Size == 0 {
+		return fmt.Sprintf("it is empty and was just made: it becomes a run if it stays empty for %s",
+			max(b.settle, defaultEmptyRecheck)), nil
+	}
+	return fmt.Sprintf("it has just changed: it becomes a run when it has not changed for %s", b.settle), nil
+}
+
+// writer reports whether a process has the object open for writing, as far as the system
+// shows it, and which if named asks for that. An object that is gone has none.
+func (b *Bucket) writer(key string, named bool) (open bool, by string) {
+	fd, err := b.openFile(key)
+	if err != nil {
+		return false, ""
+	}
+	defer unix.Close(fd) //nolint:errcheck // opened for reading; closing cannot lose data
+	if !openForWriting(fd) {
+		return false, ""
+	}
+	if named {
+		by = writerOf(fd)
+	}
+	return true, by
+}
