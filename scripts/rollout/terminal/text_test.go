@@ -54,7 +54,7 @@ func TestSentencesIndentWhatTheyContinue(t *testing.T) {
 
 func TestFactsStandBesideTheirLabels(t *testing.T) {
 	t.Parallel()
-	const want = "rate      one two three\n          four five\n"
+	const want = "rate      one two three four\n          five\n"
 	if got := Fact("rate", 10, "one two three four five", 30); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -43,7 +43,7 @@ func TestBarEndsWithTheLastStep(t *testing.T) {
 		b.Update(training.Report{Step: step, Steps: 4, Loss: 0.5, Tokens: 30})
 	}
 	b.Close()
-	const want = "train rm [==================================] 100%  4 of 4 steps, loss 0.5000, 30 tokens/s\n"
+	const want = "train rm [========================] 100%  4 of 4 steps, loss 0.5000, 30 tokens/s\n"
 	if got := out.String(); !strings.Contains(got, want) {
 		t.Errorf("got %q, want it to end with %q", got, want)
 	}
