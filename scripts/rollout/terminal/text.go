@@ -44,17 +44,15 @@ func Wrap(text string, columns int) (lines []string) {
 	if columns == 0 {
 		return []string{text}
 	}
-	line := ""
-	for _, word := range words(text, columns) {
-		if line != "" && Width(line)+1+Width(word) > columns {
+	all := words(text, columns)
+	line := all[0]
+	for _, word := range all[1:] {
+		if strings.TrimSpace(line) != "" && Width(line)+1+Width(word) > columns {
 			lines = append(lines, line)
 			line = word
 			continue
 		}
-		if line != "" || word == "" {
-			line += " "
-		}
-		line += word
+		line += " " + word
 	}
 	return append(lines, line)
 }

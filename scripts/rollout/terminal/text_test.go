@@ -33,7 +33,7 @@ func TestWrapBreaksOnlyAtSpaces(t *testing.T) {
 		"an unpaired quote":      {"a ` b c d e f g", 7, []string{"a ` b c", "d e f g"}},
 		"wide characters":        {"日本 語日 本語", 9, []string{"日本 語日", "本語"}},
 		"colours take no column": {"\x1b[31mone\x1b[0m two", 7, []string{"\x1b[31mone\x1b[0m two"}},
-		"spaces are kept":        {"  one  two", 10, []string{"  one  two"}},
+		"spaces are kept":        {"  one  two", 12, []string{"  one  two"}},
 	} {
 		if got := Wrap(c.text, c.columns); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
