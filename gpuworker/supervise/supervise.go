@@ -9,6 +9,7 @@ package supervise
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,6 +31,10 @@ const (
 	stableAfter  = 10 * time.Second
 )
 
+// outputDelay is how long the output of a process that has ended is read on, if a process that it started still has it
+// open.
+const outputDelay = time.Second
+
 // Exit codes of every worker process after which it is not restarted.
 const (
 	ExitUsage   = 2 // its arguments or config are wrong
@@ -40,7 +45,9 @@ const (
 type Worker struct {
 	Command []string // program and arguments; --parent and this process's id are added
 	Env     []string // in addition to this process's environment
-	Log     *slog.Logger
+	// Stdout and Stderr get what the process writes; nil stands for this process's own.
+	Stdout, Stderr io.Writer
+	Log            *slog.Logger
 	// FinalCodes are further exit codes after which it is not restarted.
 	FinalCodes []int
 	// MaxFailing is how long processes may end early. After it, any exit code is
@@ -90,6 +97,13 @@ func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) error {
 	args := append(w.Command[1:len(w.Command):len(w.Command)], "--parent", strconv.Itoa(os.Getpid()))
 	c := exec.CommandContext(ctx, w.Command[0], args...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if w.Stdout != nil {
+		c.Stdout = w.Stdout
+	}
+	if w.Stderr != nil {
+		c.Stderr = w.Stderr
+	}
+	c.WaitDelay = outputDelay
 	c.Env = append(os.Environ(), w.Env...)
 	if err := c.Start(); err != nil {
 		return fault.WithKind(fault.Internal, err, "start a worker process")

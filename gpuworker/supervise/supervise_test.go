@@ -44,3 +44,13 @@ func TestRunEndsAfterMaxFailing(t *testing.T) {
 		}
 	}
 }
+
+func TestOutputGoesWhereTheCallerSays(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr strings.Builder
+	code, _ := run(t, `echo x >>"$0"; echo an event; echo a log line >&2; exit 2`,
+		func(w *Worker) { w.Stdout, w.Stderr = &stdout, &stderr })
+	if code != ExitUsage || stdout.String() != "an event\n" || stderr.String() != "a log line\n" {
+		t.Errorf("code %d, %q and %q", code, &stdout, &stderr)
+	}
+}

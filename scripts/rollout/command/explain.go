@@ -146,7 +146,7 @@ func (t *explanationPrinter) run() {
 			t.line("  - ", progress.SanitizeLine(s.Describe(t.now), 1000))
 		}
 	}
-	if w := t.workers(); w != "" && !r.Phase.Ended() {
+	if w, _ := t.workers(); w != "" && !r.Phase.Ended() {
 		t.b.WriteString("\n" + w)
 	}
 	if q := t.queues(); q != "" && !r.Phase.Ended() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,16 +32,16 @@ func pictured() map[string]screen {
 			Items:     items,
 			CreatedAt: now.Add(-ago), StartedAt: at(ago - time.Second)}
 	}
-	nightly := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVE", "nightly-evaluation-of-the-model-a", run.Running,
+	nightly := runOf("4Z766MXB0PM1X9YB7R3K8CVE01", "nightly-evaluation-of-the-model-a", run.Running,
 		status.Items{Total: 2_000_000, Done: 640_000, Failed: 1_200, Uncommitted: 800, Planned: true}, 2*time.Hour)
 	nightly.Rate, nightly.ETASeconds = rate(1234.5), rate(1101)
-	twin := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVF", "nightly-evaluation-of-the-model-b", run.Paused,
+	twin := runOf("HZ2ZQ4T5W0M1X9YB7R3K8CVF02", "nightly-evaluation-of-the-model-b", run.Paused,
 		status.Items{Total: 1, Done: 0, Planned: true}, time.Hour)
 	twin.Blockers = []status.Blocker{{Code: diagnosis.IsPaused, Text: "paused: lunch",
-		Remedy: "`rollout resume 01JD2ZQ4T5W0M1X9YB7R3K8CVF` lets it go on"}}
-	failing := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVG", "broken", run.CompletedWithErrors,
+		Remedy: "`rollout resume HZ2ZQ4T5W0M1X9YB7R3K8CVF02` lets it go on"}}
+	failing := runOf("AAQZQ4T5W0M1X9YB7R3K8CVG03", "broken", run.CompletedWithErrors,
 		status.Items{Total: 500, Failed: 500, Planned: true}, 26*time.Hour)
-	done := runOf("01JD2ZQ4T5W0M1X9YB7R3K8CVH", "weekly", run.Completed,
+	done := runOf("9MKZQ4T5W0M1X9YB7R3K8CVH04", "weekly", run.Completed,
 		status.Items{Total: 90, Done: 90, Planned: true}, 80*time.Hour)
 	worker := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CW1", Pool: "default", Alive: true, State: health.Ready,
 		Engine: status.EngineReady, Host: "box", PID: 4711, InFlight: 64, HeartbeatAt: now.Add(-300 * time.Millisecond),
@@ -53,6 +54,14 @@ func pictured() map[string]screen {
 	lost := nightly
 	lost.Blockers = []status.Blocker{{Code: diagnosis.NoWorker, Text: "no worker of pool default is alive",
 		Remedy: "start `rollout up`"}}
+	shared, away := worker, worker
+	shared.Worker, shared.Load.Servers = "01JD2ZQ4T5W0M1X9YB7R3K8CX2", append(slices.Clone(worker.Load.Servers),
+		health.Server{Name: "http://gpu-17.cluster.example:8000/v1", State: "open", Limit: 64, Waiting: -1,
+			LastError: "dial tcp 10.0.0.17:8000: connect: connection refused; the server has been asked 12 times since"})
+	shared.Holds = append(slices.Clone(worker.Holds), health.HeldShard{Run: twin.Run, Shard: 0, Items: 1},
+		health.HeldShard{Run: nightly.Run, Shard: 9, Items: 256}, health.HeldShard{Run: nightly.Run, Shard: 10},
+		health.HeldShard{Run: nightly.Run, Shard: 11}, health.HeldShard{Run: nightly.Run, Shard: 12})
+	away.Worker, away.Pool, away.Engine, away.Holds = "01JD2ZQ4T5W0M1X9YB7R3K8CY3", "judges", status.EngineAway, nil
 	of := func(one bool, workers []status.WorkerStatus, runs ...status.Status) screen {
 		return screen{Overview: api.Overview{Runs: runs, Workers: workers}, one: one, live: true, now: now,
 			path:      func(key string) string { return "/data/bucket/" + key },
@@ -66,6 +75,7 @@ func pictured() map[string]screen {
 		"all failed":    of(true, workers, failing),
 		"only ended":    of(false, nil, failing, done),
 		"without a run": of(false, workers),
+		"two pools":     of(false, []status.WorkerStatus{shared, away}, twin, nightly),
 	}
 }
 
@@ -75,7 +85,8 @@ func TestScreensLookAsPictured(t *testing.T) {
 	for _, columns := range []int{60, 80, 120, 200} {
 		for _, colours := range []bool{false, true} {
 			var b strings.Builder
-			for _, name := range []string{"runs", "one", "workers died", "all failed", "only ended", "without a run"} {
+			for _, name := range []string{"runs", "one", "workers died", "all failed", "only ended", "without a run",
+				"two pools"} {
 				s := pictured()[name]
 				s.columns, s.colours = columns, terminal.Palette(colours)
 				fmt.Fprintf(&b, "== %s\n", name)
@@ -99,16 +110,6 @@ func TestScreensLookAsPictured(t *testing.T) {
 			if err != nil || string(want) != b.String() {
 				t.Errorf("the screens are not those of %s (-rewrite writes it), %v:\n%s", path, err, b.String())
 			}
-		}
-	}
-}
-
-func TestNamesThatDifferAtTheirEndsStayApart(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{"short": "short", "nightly-evaluation-a": "nigh…on-a",
-		"nightly-evaluation-b": "nigh…on-b"} {
-		if got := shorten(name, 9); got != want {
-			t.Errorf("%s becomes %q, want %q", name, got, want)
 		}
 	}
 }

@@ -35,28 +35,44 @@ type screen struct {
 // body formats the tables, or the details of one run.
 func (s screen) body() string {
 	if len(s.Runs) == 0 && !s.live {
-		return s.withFlags(noRuns)
+		return s.paragraph(s.withFlags(noRuns))
 	}
 	parts := []string{}
+	var left []string // out at this width
+	leave := func(dropped []string, of string) {
+		if len(dropped) > 0 {
+			left = append(left, strings.Join(dropped, ", ")+" of "+of)
+		}
+	}
 	switch {
 	case len(s.Runs) == 0:
-		parts = append(parts, s.withFlags(noRuns))
+		parts = append(parts, s.paragraph(s.withFlags(noRuns)))
 	case s.one:
 		parts = append(parts, s.details(s.Runs[0]))
 	default:
-		parts = append(parts, s.runs())
+		runs, dropped := s.runs()
+		parts = append(parts, runs)
+		leave(dropped, "runs")
 	}
 	if s.live || s.anyOpen() {
-		for _, part := range []string{s.workers(), s.servers(), s.limits(), s.queues()} {
+		workers, dropped := s.workers()
+		leave(dropped, "workers")
+		for _, part := range []string{workers, s.servers(), s.limits(), s.queues()} {
 			if part != "" {
 				parts = append(parts, part)
 			}
 		}
 	}
+	if len(left) > 0 {
+		parts = append(parts, s.paragraph("left out at this width: "+strings.Join(left, "; ")))
+	}
 	return strings.Join(parts, "\n")
 }
 
-const noRuns = "no runs yet: start one with `rollout submit FILE`\n"
+// paragraph wraps a text to the width of the terminal, and ends it with a newline.
+func (s screen) paragraph(text string) string { return terminal.Sentences(text, s.columns) + "\n" }
+
+const noRuns = "no runs yet: start one with `rollout submit FILE`"
 
 // lines returns the lines of a terminal with so many rows; 0 is unlimited. It leaves out lines that do not fit, because
 // lines that scrolled away could not be redrawn. Sentences are wrapped; tables that are too wide are cut.
@@ -143,67 +159,101 @@ var workerColumns = []string{
 	"WORKER", "STATE", "SEEN", "BUSY", "RATE", "TOKENS/S", "MEDIAN", "SHARDS", "FAULTS", "POOL", "PROCESS",
 }
 
-// On a narrow terminal, the table shows only the end of a worker's id, in which ids differ most, and leaves out the
-// last columns.
-const (
-	workerStateColumn = 1
-	narrowWorkerID    = 8
-	narrowColumns     = 8
-)
+const workerStateColumn = 1
 
-// workers formats a table of the workers that are alive, or died recently.
-func (s screen) workers() string {
-	rows := [][]string{workerColumns}
+// narrowWorkerID is how many characters of a worker's id a narrow terminal shows: its end, in which ids differ most.
+const narrowWorkerID = 8
+
+// workerLayouts are the ways to draw the table of workers. The first that fits is taken.
+var workerLayouts = []workerLayout{
+	{},
+	{narrow: true},
+	{narrow: true, drop: []string{"PROCESS"}},
+	{narrow: true, drop: []string{"PROCESS", "FAULTS"}},
+	{narrow: true, samePool: true, drop: []string{"PROCESS", "FAULTS", "POOL"}},
+	{narrow: true, counts: true, drop: []string{"PROCESS", "FAULTS"}},
+	{narrow: true, counts: true, drop: []string{"PROCESS", "FAULTS", "TOKENS/S"}},
+	{narrow: true, counts: true, drop: []string{"PROCESS", "FAULTS", "TOKENS/S", "POOL"}},
+	{narrow: true, counts: true, drop: []string{"PROCESS", "FAULTS", "TOKENS/S", "POOL", "MEDIAN"}},
+}
+
+// workerLayout is how the table of workers is drawn.
+type workerLayout struct {
+	narrow   bool // the ends of ids
+	counts   bool // how many shards a worker holds, instead of which
+	samePool bool // it is for workers of one pool
+	drop     []string
+}
+
+// workers formats a table of the workers that are alive, or died recently. It returns the columns that it left out.
+func (s screen) workers() (text string, dropped []string) {
 	var shown []status.WorkerStatus
+	pools := map[string]bool{}
 	for _, w := range s.Workers {
 		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.HeartbeatAt) > deadShown) {
 			continue
 		}
 		shown = append(shown, w)
-		rows = append(rows, s.worker(w))
+		pools[w.Pool] = true
 	}
 	if len(shown) == 0 {
 		if s.live {
-			return "no worker is alive\n"
+			return "no worker is alive\n", nil
 		}
-		return ""
+		return "", nil
 	}
-	colour := func(row, column int, cell string) string {
+	for _, l := range workerLayouts {
+		if l.samePool && len(pools) > 1 {
+			continue
+		}
+		text, dropped = s.workerTable(shown, l), l.drop
+		if s.columns == 0 || terminal.Widest(text) <= s.columns {
+			break
+		}
+	}
+	return text, dropped
+}
+
+func (s screen) workerTable(workers []status.WorkerStatus, l workerLayout) string {
+	keep := func(row []string) (out []string) {
+		for i, cell := range row {
+			if !slices.Contains(l.drop, workerColumns[i]) {
+				out = append(out, cell)
+			}
+		}
+		return out
+	}
+	rows := [][]string{keep(workerColumns)}
+	for _, w := range workers {
+		rows = append(rows, keep(s.worker(w, l)))
+	}
+	return terminal.Table(rows, s.colours, func(row, column int, cell string) string {
 		if column != workerStateColumn {
 			return cell
 		}
-		return colourWorker(s.colours, shown[row-1], cell)
-	}
-	wide := terminal.Table(rows, s.colours, colour)
-	if s.columns == 0 || terminal.Widest(wide) <= s.columns {
-		return wide
-	}
-	for i, row := range rows {
-		if i > 0 && len(row[0]) > narrowWorkerID {
-			row[0] = "…" + row[0][len(row[0])-narrowWorkerID:]
-		}
-		rows[i] = row[:narrowColumns]
-	}
-	return terminal.Table(rows, s.colours, colour)
+		return colourWorker(s.colours, workers[row-1], cell)
+	})
 }
 
-func (s screen) worker(w status.WorkerStatus) []string {
-	median := "-"
-	if w.Load.MedianMS > 0 {
-		median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
+func (s screen) worker(w status.WorkerStatus, l workerLayout) []string {
+	id, shards := progress.SanitizeLine(w.Worker, idColumns), s.heldShards(w)
+	if l.narrow && len(id) > narrowWorkerID {
+		id = "…" + id[len(id)-narrowWorkerID:]
 	}
-	rate := w.Load.Rate
+	if l.counts {
+		shards = figures.Count(len(w.Holds))
+	}
+	busy, rate, tokens, median := "-", "-", "-", "-" // of a dead worker
+	if w.Alive {
+		busy = fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight)
+		rate, tokens = progress.FormatRate(&w.Load.Rate), figures.Whole(w.Load.TokenRate)
+		if w.Load.MedianMS > 0 {
+			median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
+		}
+	}
 	return []string{
-		progress.SanitizeLine(w.Worker, 26),
-		workerState(w),
-		progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)),
-		fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight),
-		progress.FormatRate(&rate),
-		figures.Whole(w.Load.TokenRate),
-		median,
-		s.heldShards(w),
-		fmt.Sprint(w.Load.Faults),
-		progress.SanitizeLine(w.Pool, 16),
+		id, workerState(w), progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)), busy, rate, tokens, median, shards,
+		fmt.Sprint(w.Load.Faults), progress.SanitizeLine(w.Pool, 16),
 		progress.SanitizeLine(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30),
 	}
 }
@@ -240,8 +290,40 @@ func (s screen) servers() string {
 	}) && (!s.live || len(most) == 0) {
 		return ""
 	}
-	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "LAST ERROR"}}
+	text := s.serverTable(most, maxServerName, true)
+	if s.columns == 0 || terminal.Widest(text) <= s.columns {
+		return text
+	}
+	// Errors are long: on a narrow terminal they go below the table.
+	text = s.serverTable(most, maxServerName, false)
+	if over := terminal.Widest(text) - s.columns; over > 0 {
+		text = s.serverTable(most, max(leastServerName, maxServerName-over), false)
+	}
 	for _, v := range most {
+		if v.LastError != "" {
+			text += s.paragraph(progress.SanitizeLine(v.Name, maxServerName) + ": " +
+				progress.SanitizeLine(v.LastError, maxServerError))
+		}
+	}
+	return text
+}
+
+// Bounds of a server's name and its error.
+const (
+	maxServerName   = 60
+	leastServerName = 12
+	maxServerError  = 200
+)
+
+// serverTable formats the table of servers, with names of at most that width.
+func (s screen) serverTable(servers []health.Server, name int, errors bool) string {
+	errors = errors && slices.ContainsFunc(servers, func(v health.Server) bool { return v.LastError != "" })
+	header := []string{"SERVER", "STATE", "BUSY", "WAITING"}
+	if errors {
+		header = append(header, "LAST ERROR")
+	}
+	rows := [][]string{header}
+	for _, v := range servers {
 		busy, waiting := fmt.Sprint(v.InFlight), "-"
 		if v.Limit > 0 {
 			busy += fmt.Sprintf("/%d", v.Limit)
@@ -249,14 +331,17 @@ func (s screen) servers() string {
 		if v.Waiting >= 0 {
 			waiting = fmt.Sprint(v.Waiting)
 		}
-		rows = append(rows, []string{progress.SanitizeLine(v.Name, 60), serverState(v.State), busy, waiting,
-			progress.SanitizeLine(v.LastError, 200)})
+		row := []string{shorten(v.Name, name), serverState(v.State), busy, waiting}
+		if errors {
+			row = append(row, progress.SanitizeLine(v.LastError, maxServerError))
+		}
+		rows = append(rows, row)
 	}
 	return terminal.Table(rows, s.colours, func(row, column int, cell string) string {
 		switch {
 		case column != 1:
 			return cell
-		case most[row-1].State == health.ServerClosed:
+		case servers[row-1].State == health.ServerClosed:
 			return s.colours.In(terminal.Green, cell)
 		}
 		return s.colours.In(terminal.Red, cell)
@@ -278,7 +363,8 @@ func (s screen) limits() string {
 			parts = append(parts, fmt.Sprintf("waiting requests: %d", l.Waiting))
 		}
 		if len(parts) > 0 {
-			fmt.Fprintf(&b, "limit of pool %s: %s\n", progress.SanitizeLine(l.Pool, 32), strings.Join(parts, "; "))
+			b.WriteString(s.paragraph(fmt.Sprintf("limit of pool %s: %s", progress.SanitizeLine(l.Pool, 32),
+				strings.Join(parts, "; "))))
 		}
 	}
 	return b.String()
@@ -297,14 +383,20 @@ func serverState(state string) string {
 	return "down"
 }
 
-// maxHeld limits the shards that the table names for one worker.
-const maxHeld = 4
+const (
+	maxHeld  = 4  // shards that the table names for one worker
+	heldName = 16 // columns of the name of their run
+)
 
 // heldShards lists the shards that a worker holds, and the progress of each.
 func (s screen) heldShards(w status.WorkerStatus) string {
+	all := make([]string, len(s.Runs))
+	for i, r := range s.Runs {
+		all[i] = progress.SanitizeLine(r.Name, maxName)
+	}
 	names := map[identity.RunID]string{}
-	for _, r := range s.Runs {
-		names[r.Run] = shorten(r.Name, 16)
+	for i, name := range terminal.ShortenApart(all, heldName) {
+		names[s.Runs[i].Run] = name
 	}
 	var parts []string
 	last := identity.RunID("")
@@ -349,5 +441,5 @@ func (s screen) queues() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "queues: " + strings.Join(parts, "; ") + "\n"
+	return s.paragraph("queues: " + strings.Join(parts, "; "))
 }

@@ -26,9 +26,17 @@ const (
 	shortID   = 10 // characters of a run id on a narrow terminal, enough to name the run
 )
 
-// The columns that runs leaves out on a narrow terminal, one after the other.
-var droppedColumns = [][]string{
-	nil, {"AGE"}, {"AGE", "ITEMS"}, {"AGE", "ITEMS", "FAILED"}, {"AGE", "ITEMS", "FAILED", "RATE"},
+// runLayouts are the ways to draw the table of runs on a narrow terminal. The first that fits is taken.
+var runLayouts = []runLayout{
+	{leastBar, nil}, {leastBar, []string{"AGE"}}, {leastBar, []string{"AGE", "ITEMS"}},
+	{leastBar, []string{"AGE", "ITEMS", "FAILED"}}, {0, []string{"AGE", "ITEMS", "FAILED"}},
+	{0, []string{"AGE", "ITEMS", "FAILED", "RATE"}},
+}
+
+// runLayout is how the table of runs is drawn: with bars of at most that width, and without the dropped columns.
+type runLayout struct {
+	bars int
+	drop []string
 }
 
 // Widths of bars in the table of runs.
@@ -38,29 +46,44 @@ const (
 )
 
 // runs formats a table of all runs. On a live screen open runs come first, with bars as wide as there is room; of the
-// ended ones it shows those that ended meanwhile, and the number of the others.
-func (s screen) runs() string {
+// ended ones it shows those that ended meanwhile, and the number of the others. It returns the columns that it leaves
+// out.
+func (s screen) runs() (text string, dropped []string) {
 	shown, rest := s.shownRuns()
 	bars := 0
 	if s.live && len(shown) > 0 && !shown[0].Phase.Ended() {
 		bars = 12
 	}
-	table := func(id, name, bars int, drop []string) string { return s.runTable(shown, id, name, bars, drop) }
-	text := table(idColumns, nameColumns, bars, nil)
+	table := func(id, name, bars int) string { return s.runTable(shown, id, name, bars, dropped) }
+	text = table(idColumns, nameColumns, bars)
 	if s.columns > 0 {
-		id, name, drop := idColumns, nameColumns, []string(nil)
-		for i := 0; terminal.Widest(text) > s.columns && i < len(droppedColumns); i++ {
-			id, name, bars, drop = shortID, nameColumns/2, min(bars, leastBar), droppedColumns[i]
-			text = table(id, name, bars, drop)
+		id, name := idColumns, nameColumns
+		for i := 0; terminal.Widest(text) > s.columns && i < len(runLayouts); i++ {
+			id, name, bars, dropped = distinctID(shown), nameColumns/2, min(bars, runLayouts[i].bars), runLayouts[i].drop
+			text = table(id, name, bars)
 		}
 		if room := s.columns - terminal.Widest(text); bars > 0 && room > 0 {
-			text = table(id, name, min(mostBar, bars+room), drop)
+			text = table(id, name, min(mostBar, bars+room))
 		}
 	}
 	if len(shown) == 0 {
 		text = ""
 	}
-	return text + rest
+	return text + rest, dropped
+}
+
+// distinctID returns how many characters of the runs' ids name each of them, at least shortID.
+func distinctID(runs []status.Status) int {
+	for n := shortID; n < idColumns; n++ {
+		begin := map[identity.RunID]bool{}
+		for _, r := range runs {
+			begin[r.Run[:min(len(r.Run), n)]] = true
+		}
+		if len(begin) == len(runs) {
+			return n
+		}
+	}
+	return idColumns
 }
 
 // recentlyEnded is how many ended runs a live screen shows when no run is open.
@@ -97,7 +120,7 @@ func (s screen) shownRuns() (shown []status.Status, rest string) {
 		for _, phase := range slices.Sorted(maps.Keys(byPhase)) {
 			parts = append(parts, figures.Count(byPhase[phase])+" "+phase)
 		}
-		rest = "ended before: " + figures.Count(others) + " (" + strings.Join(parts, ", ") + ")\n"
+		rest = s.paragraph("ended before: " + figures.Count(others) + " (" + strings.Join(parts, ", ") + ")")
 	}
 	return shown, rest
 }
@@ -114,11 +137,16 @@ func (s screen) runTable(runs []status.Status, id, name, bars int, drop []string
 		return out
 	}
 	rows := [][]string{keep(runColumns)}
-	for _, r := range runs {
+	names := make([]string, len(runs))
+	for i, r := range runs {
+		names[i] = progress.SanitizeLine(r.Name, maxName)
+	}
+	names = terminal.ShortenApart(names, name)
+	for i, r := range runs {
 		p := s.pace(r)
 		rows = append(rows, keep([]string{
 			string(r.Run[:min(len(r.Run), id)]),
-			shorten(r.Name, name),
+			names[i],
 			progress.FormatPhase(r.Phase),
 			progress.Count(r.Items.Total),
 			s.done(r, bars),
@@ -164,9 +192,12 @@ func allFailed(r status.Status) bool {
 	return r.Training == nil && r.Items.AtFault() > 0 && r.Items.AtFault() == r.Items.Processed()
 }
 
+// maxName bounds a name before it is shortened.
+const maxName = 1000
+
 // shorten shortens a name in its middle.
 func shorten(name string, columns int) string {
-	return terminal.Shorten(progress.SanitizeLine(name, 1000), columns)
+	return terminal.Shorten(progress.SanitizeLine(name, maxName), columns)
 }
 
 // pace returns the pace that a watcher measured, else the one in the status.

@@ -80,7 +80,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	}
 	ctx, untilSignal, shutdown := process.NotifyShutdown(c.Context(), 0)
 	observer, closeObserver, err := f.observe.Open(ctx,
-		setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
+		setup.Environment{Stdout: above.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
 	if err != nil {
 		return err
 	}
@@ -110,6 +110,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	r := standalone.Start(ctx, standalone.Options{
 		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
 		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: worker,
+		WorkerOutput: e.workerOutput(screen),
 	})
 	if err := e.printUp(p, listener, f); err != nil {
 		return errors.Join(err, r.Stop())

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -16,16 +17,31 @@ import (
 const idleInterval = 5 * time.Second
 
 // upDisplay returns where `up` draws its runs, below its log lines, and an environment that logs above them. Both are
-// the plain ones, without a display, if standard error is no terminal, with --once, which shows its own progress, and
-// with worker processes, which write to the terminal themselves.
+// the plain ones, without a display, if standard error is no terminal, and with --once, which shows its own progress.
 func (e *Env) upDisplay(f upFlags) (*terminal.Display, *Env) {
-	if f.once || f.workers > 0 || !terminal.SupportsDrawing(e.Err) {
+	if f.once || !terminal.SupportsDrawing(e.Err) {
 		return nil, e
 	}
 	d := terminal.NewDisplay(e.Err)
 	above := *e
-	above.Err = d
+	above.Err = d.Writer()
+	if terminal.Is(e.Out) { // events
+		above.Out = d.Writer()
+	}
 	return d, &above
+}
+
+// workerOutput returns the streams of worker processes, above what the display draws; nil without a display.
+func (e *Env) workerOutput(d *terminal.Display) func() (stdout, stderr io.Writer) {
+	if d == nil {
+		return nil
+	}
+	return func() (stdout, stderr io.Writer) {
+		if terminal.Is(e.Out) { // events
+			stdout = d.Writer()
+		}
+		return stdout, d.Writer()
+	}
 }
 
 // lastDrawing bounds how long the end of `up` waits for what its last drawing shows.

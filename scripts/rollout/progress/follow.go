@@ -64,7 +64,7 @@ func (o Follower) Follow(ctx context.Context, id identity.RunID) (status.Status,
 		case <-ctx.Done():
 			return f.last, &fault.Error{Kind: fault.Canceled,
 				Err:    fmt.Errorf("stopped following run %s, which continues", id),
-				Remedy: "`rollout status` shows it, `rollout stop` ends it"}
+				Remedy: fmt.Sprintf("`rollout status %s --watch` shows it, `rollout stop %s` ends it", id, id)}
 		case <-tick.C:
 		}
 	}

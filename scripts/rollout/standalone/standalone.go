@@ -9,6 +9,7 @@ package standalone
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 
@@ -41,6 +42,9 @@ type Options struct {
 	Meter      *meter.Meter // metrics that the API serves; may be nil
 	Workers    int          // worker processes of each pool; 0 runs one worker of each pool in this process
 	Worker     []string     // command line of a worker process, without --pool
+	// WorkerOutput returns where a worker process writes; it is called once for each. Nil stands for this process's own
+	// streams, as do nil writers.
+	WorkerOutput func() (stdout, stderr io.Writer)
 }
 
 // Runtime is the running product.

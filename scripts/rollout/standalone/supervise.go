@@ -21,6 +21,9 @@ func (r *Runtime) supervise(ctx context.Context, pool string) error {
 		Log:     r.o.Local.Ports.Log.With(observe.KeyPool, pool),
 		OnStart: r.killIfStalled,
 	}
+	if r.o.WorkerOutput != nil {
+		w.Stdout, w.Stderr = r.o.WorkerOutput()
+	}
 	switch w.Run(ctx, r.stopping) {
 	case supervise.ExitUsage:
 		return fault.New(fault.Invalid,

@@ -17,20 +17,54 @@ const (
 
 // Display is the lower part of a terminal that is redrawn, with everything else that is written above it:
 //
-//	log lines, notes      ◀── Write
+//	log lines, notes      ◀── Writer
 //	bars, tables          ◀── Draw
 //
 // It is safe for concurrent use.
 type Display struct {
 	w io.Writer
 
-	mu      sync.Mutex
-	lines   []string // as last drawn
-	partial []byte   // a line whose end is still to come
+	mu    sync.Mutex
+	lines []string // as last drawn
 }
 
 // NewDisplay returns a display on a terminal.
 func NewDisplay(w io.Writer) *Display { return &Display{w: w} }
+
+// Writer returns a writer for one source of lines, which are written whole above what is drawn. A line is kept until
+// its end comes, so that those of several sources do not mix.
+func (d *Display) Writer() io.Writer { return &source{display: d} }
+
+// source is one writer of a Display.
+type source struct {
+	display *Display
+	mu      sync.Mutex
+	partial []byte // a line whose end is still to come, at most maxPartial
+}
+
+// maxPartial is the longest beginning of a line that is kept.
+const maxPartial = 64 << 10
+
+// Write implements io.Writer.
+func (s *source) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.partial = append(s.partial, p...)
+	end := bytes.LastIndexByte(s.partial, '\n') + 1
+	if end == 0 && len(s.partial) > maxPartial {
+		s.partial = append(s.partial, '\n')
+		end = len(s.partial)
+	}
+	if end == 0 {
+		return len(p), nil
+	}
+	err := s.display.write(s.partial[:end])
+	s.partial = append(s.partial[:0], s.partial[end:]...)
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 // Columns returns the width of the terminal, or 80 if it is unknown.
 func (d *Display) Columns() int {
@@ -47,21 +81,11 @@ func (d *Display) Draw(lines []string) error {
 	return d.draw(nil, lines)
 }
 
-// Write writes whole lines above what is drawn. It keeps a line until its end comes.
-func (d *Display) Write(p []byte) (int, error) {
+// write writes whole lines above what is drawn.
+func (d *Display) write(lines []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.partial = append(d.partial, p...)
-	end := bytes.LastIndexByte(d.partial, '\n') + 1
-	if end == 0 {
-		return len(p), nil
-	}
-	above := bytes.Clone(d.partial[:end])
-	d.partial = append(d.partial[:0], d.partial[end:]...)
-	if err := d.draw(above, d.lines); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return d.draw(lines, d.lines)
 }
 
 // Close leaves what is drawn on the terminal, whole: a ^C that the terminal echoed is gone. Later writes come below it.
@@ -124,7 +148,7 @@ func (p *Progress) Show(t Task) {
 
 // Print writes a text above the task.
 func (p *Progress) Print(text string) {
-	_, _ = io.WriteString(p.display, Sentences(text, p.display.Columns())+"\n") // as in Show
+	_ = p.display.write([]byte(Sentences(text, p.display.Columns()) + "\n")) // as in Show
 }
 
 // Close leaves what was shown last on the terminal.

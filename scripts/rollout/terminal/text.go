@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
 )
@@ -36,6 +37,42 @@ func Shorten(name string, columns int) string {
 	}
 	tail := columns / 2
 	return runewidth.Truncate(name, columns-tail, "…") + runewidth.TruncateLeft(name, runewidth.StringWidth(name)-tail, "")
+}
+
+// ShortenApart shortens names as Shorten does, but so that different names stay different: of names that would look the
+// same it shows what begins with their first difference.
+func ShortenApart(names []string, columns int) []string {
+	out := make([]string, len(names))
+	alike := map[string][]string{} // the names that look the same
+	for i, name := range names {
+		out[i] = Shorten(name, columns)
+		alike[out[i]] = append(alike[out[i]], name)
+	}
+	for i, name := range names {
+		if common := commonPrefix(alike[out[i]]); common < len(name) {
+			head := runewidth.Truncate(name, columns/4, "")
+			out[i] = runewidth.Truncate(head+"…"+name[common:], columns, "…")
+		}
+	}
+	return out
+}
+
+// commonPrefix returns the length of what all names begin with.
+func commonPrefix(names []string) int {
+	n := len(names[0])
+	for _, name := range names[1:] {
+		n = min(n, len(name))
+		for i := range n {
+			if name[i] != names[0][i] {
+				n = i
+				break
+			}
+		}
+	}
+	for n > 0 && n < len(names[0]) && !utf8.RuneStart(names[0][n]) {
+		n--
+	}
+	return n
 }
 
 // Wrap breaks a text at spaces into lines of at most that many columns; 0 is any number. A command in backquotes stays

@@ -68,3 +68,19 @@ func TestNamesAreShortenedInTheirMiddle(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesThatDifferInTheirMiddleStayApart(t *testing.T) {
+	t.Parallel()
+	names := []string{"nightly-eval-a-2026-03-01", "nightly-eval-b-2026-03-01", "weekly", "nightly-eval-b-2026-03-01"}
+	want := []string{"nigh…a-2026-03-…", "nigh…b-2026-03-…", "weekly", "nigh…b-2026-03-…"}
+	if got := ShortenApart(names, 16); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := ShortenApart([]string{"日本語日本語a日本語日本語", "日本語日本語b日本語日本語"}, 9); got[0] == got[1] {
+		t.Errorf("both become %q", got[0])
+	}
+	same := []string{"one-and-the-same-long-name", "one-and-the-same-long-name"}
+	if got := ShortenApart(same, 9); got[0] != "one-…name" {
+		t.Errorf("one name becomes %q", got)
+	}
+}
