@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"rollout/functions/status"
 	"sort"
+	"strconv"
 	"strings"
+	"time"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -24,7 +26,8 @@ import (
 // carry it as a bearer token. The paths of probes.PublicPaths need no token.
 //
 //	GET  /healthz, /readyz, /metrics  see package probes
-//	GET  /v1/runs                     {"runs":[Status…]}, newest first
+//	GET  /v1/runs?limit=&since=       {"runs":[Status…],"more":n}: open runs and the ended ones that ended last
+//	                                  (100, or limit), or since then; newest first; n more have ended
 //	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Submission
 //	GET  /v1/runs/{id}                Status
 //	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
@@ -32,7 +35,7 @@ import (
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
 //	GET  /v1/workers                  {"workers":[WorkerStatus…]}
-//	GET  /v1/overview                 Overview: runs, workers, queues, uploads
+//	GET  /v1/overview?limit=&since=   Overview: runs, workers, queues, uploads
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}.
 func (s *Service) Handler(token secret.Value, v probes.Probes) http.Handler {
@@ -96,8 +99,36 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Service) getRuns(r *http.Request) (int, any, error) {
-	runs, err := s.List(r.Context())
-	return http.StatusOK, map[string][]status.Status{"runs": runs}, err
+	page, err := pageOf(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	runs, err := s.Runs(r.Context(), page)
+	return http.StatusOK, runs, err
+}
+
+// endedRuns is how many ended runs a page has, unless the request says how many, up to
+// maxEndedRuns.
+const (
+	endedRuns    = 100
+	maxEndedRuns = 10_000
+)
+
+// pageOf returns which ended runs the request is for.
+func pageOf(r *http.Request) (page status.Page, err error) {
+	q := r.URL.Query()
+	page.Limit = endedRuns
+	if v := q.Get("limit"); v != "" {
+		if page.Limit, err = strconv.Atoi(v); err != nil || page.Limit < 1 || page.Limit > maxEndedRuns {
+			return page, fault.New(fault.Invalid, "limit=%.20s must be a number of ended runs from 1 to %d", v, maxEndedRuns)
+		}
+	}
+	if v := q.Get("since"); v != "" {
+		if page.Since, err = time.Parse(time.RFC3339, v); err != nil {
+			return page, fault.New(fault.Invalid, "since=%.40s must be a time like 2026-03-01T12:00:00Z", v)
+		}
+	}
+	return page, nil
 }
 
 func (s *Service) getRun(r *http.Request) (int, any, error) {
@@ -116,7 +147,11 @@ func (s *Service) getExplanation(r *http.Request) (int, any, error) {
 }
 
 func (s *Service) getOverview(r *http.Request) (int, any, error) {
-	o, err := s.Overview(r.Context())
+	page, err := pageOf(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	o, err := s.Overview(r.Context(), page)
 	return http.StatusOK, o, err
 }
 

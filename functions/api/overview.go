@@ -11,7 +11,6 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
-	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
@@ -20,6 +19,7 @@ import (
 // at one time.
 type Overview struct {
 	Runs    []status.Status       `json:"runs"`    // the newest first
+	More    int                   `json:"more"`    // ended runs that are left out
 	Workers []status.WorkerStatus `json:"workers"` // the living first
 	Queues  []status.QueueStatus  `json:"queues"`  // by name
 	// Uploads are prompts files that are not a run, or not yet. The overview of
@@ -34,16 +34,18 @@ type Upload struct {
 	Why string    `json:"why"` // why it is not a run, or not yet
 }
 
-// Overview returns the state of the whole installation.
-func (s *Service) Overview(ctx context.Context) (Overview, error) {
+// Overview returns the state of the whole installation, with a page of its ended runs.
+func (s *Service) Overview(ctx context.Context, page status.Page) (Overview, error) {
 	workers, err := s.reader.Workers(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
 	o := Overview{Workers: workers}
-	if o.Runs, err = s.list(ctx, workers); err != nil {
+	runs, err := s.runs(ctx, page, workers)
+	if err != nil {
 		return o, err
 	}
+	o.Runs, o.More = runs.Runs, runs.More
 	if o.Queues, err = s.reader.Queues(ctx, o.pools()); err != nil {
 		return o, err
 	}
@@ -107,14 +109,17 @@ func (s *Service) uploads(ctx context.Context, runs []status.Status) ([]Upload, 
 			return append(out, Upload{Key: cmp.Or(after, record.PromptsPrefix), At: s.ports.Clock.Now().UTC(),
 				Why: "it can't be read: " + err.Error()}), nil
 		}
-		for _, info := range infos {
-			after = info.Key
-			if known[identity.UploadRun(s.bucket, info.Key, info.Version)] {
-				continue
-			}
+		missing, err := s.withoutRun(ctx, infos, known)
+		if err != nil {
+			return out, err
+		}
+		for _, info := range missing {
 			if why := s.whyNoRun(ctx, info); why != "" && len(out) < maxUploads {
 				out = append(out, Upload{Key: info.Key, At: info.ModTime.UTC(), Why: why})
 			}
+		}
+		if len(infos) > 0 {
+			after = infos[len(infos)-1].Key
 		}
 		looked += len(infos)
 		if len(infos) < blob.MaxList {
@@ -142,6 +147,36 @@ func (s *Service) skipped(ctx context.Context) []Upload {
 	return out
 }
 
+// announcedAfter is the age from which a prompts file of a cloud has been looked at by
+// reclaim, which sends lost events again every hour (see reclaim.ScanUploads).
+const announcedAfter = 2 * time.Hour
+
+// withoutRun returns the objects that are not the input of a run, neither of one that is
+// known nor of another one. It asks for many runs at once; in a cloud only for those of recent
+// objects, as reclaim finds the others.
+func (s *Service) withoutRun(ctx context.Context, infos []blob.Info, known map[identity.RunID]bool) (
+	out []blob.Info, err error) {
+	id := func(i blob.Info) identity.RunID { return identity.UploadRun(s.bucket, i.Key, i.Version) }
+	var unknown []identity.RunID
+	for _, info := range infos {
+		switch {
+		case known[id(info)], strings.HasSuffix(info.Key, ".toml"):
+			continue
+		case input.IsPromptsKey(info.Key):
+			if s.remote && s.ports.Clock.Now().Sub(info.ModTime) > announcedAfter {
+				continue
+			}
+			unknown = append(unknown, id(info))
+		}
+		out = append(out, info)
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	found, err := s.reader.KnownUploads(ctx, unknown)
+	return slices.DeleteFunc(out, func(i blob.Info) bool { return found[id(i)] }), err
+}
+
 // whyNoRun says why the object is not a run; "" for one that is not meant to be
 // one.
 func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
@@ -150,9 +185,6 @@ func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
 	}
 	if err := input.CheckPromptsKey(info.Key); err != nil {
 		return err.Error()
-	}
-	if _, err := host.LoadUpload(ctx, s.ports.Docs, identity.UploadRun(s.bucket, info.Key, info.Version)); err == nil {
-		return "" // it is the input of an earlier run
 	}
 	r, _, err := s.ports.Blobs.Get(ctx, info.Key, blob.GetOptions{Version: info.Version, Length: 1})
 	switch {

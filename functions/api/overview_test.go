@@ -59,7 +59,8 @@ func TestOverviewListsUploadsThatAreNotRuns(t *testing.T) {
 		}
 	}
 	d.ports.Blobs = deniedBlobs{d.ports.Blobs, "prompts/locked.jsonl"}
-	o, err := api.New(d.ports, config.DefaultDeployment(), cloud.OneMachine()).Overview(t.Context())
+	s := api.New(d.ports, config.DefaultDeployment(), cloud.OneMachine())
+	o, err := s.Overview(t.Context(), status.Page{Limit: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestOverviewCountsTheMessagesOfQueues(t *testing.T) {
 			}
 		}
 	}
-	o, err := d.Overview(t.Context())
+	o, err := d.Overview(t.Context(), status.Page{Limit: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRemovedPoolDoesNotBreakTheOverview(t *testing.T) {
 	p := d.ports
 	p.Queues = partialQueues{p.Queues, p.Queues.(queue.Depther), "work-default"}
 	s := api.New(p, deployment, statustest.InCloud())
-	o, err := s.Overview(t.Context())
+	o, err := s.Overview(t.Context(), status.Page{Limit: 20})
 	if err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
 		t.Errorf("%+v, %v", o, err)
 	}

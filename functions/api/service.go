@@ -11,6 +11,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
+	"rollout/shared/record"
 )
 
 // Service shows, explains, submits and steers runs. It is safe for concurrent
@@ -18,6 +19,7 @@ import (
 type Service struct {
 	ports     host.Ports
 	bucket    string // the deployment's name of it, part of run ids
+	remote    bool   // the bucket is a cloud's, whose objects reclaim looks at, too
 	hints     cloud.Hints
 	reader    *status.Reader
 	explainer *diagnosis.Explainer
@@ -27,24 +29,99 @@ type Service struct {
 func New(p host.Ports, d config.Deployment, at cloud.Profile) *Service {
 	p = p.WithSource("api")
 	r := status.NewReader(p, d, at)
-	return &Service{ports: p, bucket: d.Bucket, hints: at.Hints, reader: r, explainer: diagnosis.NewExplainer(p, d, r)}
+	return &Service{ports: p, bucket: d.Bucket, remote: at.Capabilities.RemoteBucket, hints: at.Hints, reader: r,
+		explainer: diagnosis.NewExplainer(p, d, r)}
 }
 
-// List returns every run, the newest first.
+// Runs are runs of an installation.
+type Runs struct {
+	Runs []status.Status `json:"runs"` // the newest first
+	More int             `json:"more"` // ended runs that are left out
+}
+
+// List returns every run, the newest first. It reads as much as there ever were runs: see
+// Runs for those that matter now.
 func (s *Service) List(ctx context.Context) ([]status.Status, error) {
+	r, err := s.Runs(ctx, status.Page{})
+	return r.Runs, err
+}
+
+// Open returns the runs that have not ended, the newest first, and those that ended just
+// now.
+func (s *Service) Open(ctx context.Context) ([]status.Status, error) {
+	open, err := s.reader.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.newest(ctx, open)
+}
+
+// Runs returns the open runs and a page of the ended ones.
+func (s *Service) Runs(ctx context.Context, page status.Page) (Runs, error) {
 	workers, err := s.reader.Workers(ctx)
 	if err != nil {
-		return nil, err
+		return Runs{}, err
 	}
-	return s.list(ctx, workers)
+	return s.runs(ctx, page, workers)
 }
 
-func (s *Service) list(ctx context.Context, workers []status.WorkerStatus) ([]status.Status, error) {
+func (s *Service) runs(ctx context.Context, page status.Page, workers []status.WorkerStatus) (Runs, error) {
+	open, err := s.reader.Open(ctx) // first: a run that ends meanwhile is among the ended ones by then
+	if err != nil {
+		return Runs{}, err
+	}
+	ended, err := s.reader.Ended(ctx, page)
+	if err != nil {
+		return Runs{}, err
+	}
+	if !ended.Indexed {
+		return s.allRuns(ctx, page, workers)
+	}
+	known := make(map[identity.RunID]bool, len(ended.Runs))
+	for _, r := range ended.Runs {
+		known[r.Run] = true
+	}
+	open = slices.DeleteFunc(open, func(m record.Manifest) bool { return known[m.Run] })
+	out, err := s.statusOf(ctx, open, workers)
+	if err != nil {
+		return Runs{}, err
+	}
+	out = append(out, ended.Runs...)
+	slices.SortFunc(out, newestFirst)
+	return Runs{out, ended.More}, nil
+}
+
+// allRuns is runs without the index of ended ones: it reads the manifests of all.
+func (s *Service) allRuns(ctx context.Context, page status.Page, workers []status.WorkerStatus) (out Runs, err error) {
 	manifests, err := s.reader.Manifests(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	all, err := s.reader.ProgressOf(ctx, manifests, workers)
+	if out.Runs, err = s.statusOf(ctx, manifests, workers); err != nil {
+		return out, err
+	}
+	lastFirst := func(a, b status.Status) int { return b.Ended().Compare(a.Ended()) }
+	slices.SortStableFunc(out.Runs, lastFirst)
+	ended := 0
+	out.Runs = slices.DeleteFunc(out.Runs, func(r status.Status) bool {
+		if !r.Phase.Ended() {
+			return false
+		}
+		ended++
+		beyond := page.Limit > 0 && ended > page.Limit || !page.Since.IsZero() && r.Ended().Before(page.Since)
+		if beyond {
+			out.More++
+		}
+		return beyond
+	})
+	slices.SortFunc(out.Runs, newestFirst)
+	return out, nil
+}
+
+// statusOf returns the runs with these manifests, in their order.
+func (s *Service) statusOf(ctx context.Context, ms []record.Manifest, workers []status.WorkerStatus) (
+	[]status.Status, error) {
+	all, err := s.reader.ProgressOf(ctx, ms, workers)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +130,16 @@ func (s *Service) list(ctx context.Context, workers []status.WorkerStatus) ([]st
 	for i, p := range all {
 		out[i] = diagnosis.StatusOf(p, now)
 	}
-	slices.SortFunc(out, newestFirst)
 	return out, nil
 }
 
 func newestFirst(a, b status.Status) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Run, a.Run))
+}
+
+// KnownUploads returns which of the uploads are runs, or the inputs of earlier runs.
+func (s *Service) KnownUploads(ctx context.Context, uploads []identity.RunID) (map[identity.RunID]bool, error) {
+	return s.reader.KnownUploads(ctx, uploads)
 }
 
 // Show returns one run; NotFound if there is no run of that id.

@@ -205,6 +205,14 @@ func (s *System) runReclaim(ctx context.Context) {
 	}
 }
 
+// buildIndex enters the runs of an earlier version into the index of runs. It is a read
+// where that was done before.
+func (s *System) buildIndex(ctx context.Context) {
+	if err := s.reclaim.BuildIndex(ctx, 0); err != nil {
+		s.warn(ctx, "the index of runs is not complete: listing runs is slow until the next start", err)
+	}
+}
+
 // runUploadScan looks every hour for uploads that have not become runs. The bucket's watch
 // announces those that are there when the process starts. Whether a lost event was of one
 // of these is not known any more, so that an object with the bytes, the key and the config

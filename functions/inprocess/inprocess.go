@@ -116,6 +116,7 @@ func (s *System) Run(ctx context.Context) error {
 	all.Go(func() { s.runFollowers(ctx) })
 	all.Go(func() { s.runCoordinate(ctx) })
 	all.Go(func() { s.runReclaim(ctx) })
+	all.Go(func() { s.buildIndex(ctx) })
 	if s.cfg.Uploads != nil {
 		all.Go(func() { s.runUploadScan(ctx) })
 	}

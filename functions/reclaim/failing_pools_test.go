@@ -133,7 +133,7 @@ func TestHeartbeatOutlivesItsClearedFailureReport(t *testing.T) {
 			t.Errorf("%d reports are left, of %d machines", d.reports(), heartbeats())
 		}
 		time.Sleep(health.HeartbeatRetention + time.Minute)
-		if err := New(d.Ports, cloud).Scan(t.Context()); err != nil || heartbeats() != 0 {
+		if err := New(d.Ports, inCloud).Scan(t.Context()); err != nil || heartbeats() != 0 {
 			t.Errorf("%d heartbeats are never deleted", heartbeats())
 		}
 	})
@@ -205,7 +205,7 @@ func TestReportsAreKeptUntilCoordinateIsNotified(t *testing.T) {
 		}
 		p := d.Ports
 		p.Queues = failingQueues{p.Queues}
-		if err := New(p, cloud).Scan(t.Context()); !fault.Is(err, fault.Unavailable) || d.reports() != 3 {
+		if err := New(p, inCloud).Scan(t.Context()); !fault.Is(err, fault.Unavailable) || d.reports() != 3 {
 			t.Errorf("%v, %d reports", err, d.reports())
 		}
 	})

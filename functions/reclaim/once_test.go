@@ -18,12 +18,12 @@ import (
 	"rollout/shared/record"
 )
 
-// cloud has the timings of a cloud, where a schedule calls ScanOnce each minute.
-var cloud = host.Timings(config.DefaultCloudHealth())
+// inCloud has the timings of a cloud, where a schedule calls ScanOnce each minute.
+var inCloud = host.Timings(config.DefaultCloudHealth())
 
 // scheduled are the options of a cloud.
 func scheduled(onNeed func(string, scaling.Demand)) ScheduleOptions {
-	return ScheduleOptions{Timings: cloud, OnNeed: onNeed, Uploads: UploadOptions{Bucket: bucketName, Recent: true}}
+	return ScheduleOptions{Timings: inCloud, OnNeed: onNeed, Uploads: UploadOptions{Bucket: bucketName, Recent: true}}
 }
 
 func (d fixture) once() []events.Payload {
@@ -38,7 +38,7 @@ func (d fixture) once() []events.Payload {
 func (d fixture) renew(worker string, holds ...health.HeldShard) {
 	now := time.Now()
 	d.save("beat/"+worker, health.Heartbeat{Schema: 1, Worker: worker, State: health.Ready,
-		At: now, DueAt: cloud.Due(now), Holds: holds})
+		At: now, DueAt: inCloud.Due(now), Holds: holds})
 }
 
 // Every minute a process without memory scans. A worker is found dead once it is
@@ -64,7 +64,7 @@ func TestScanOnceFindsDeadWorkers(t *testing.T) {
 			got := d.once()
 			over := time.Since(began)
 			if len(got) == 1 && got[0].(events.ShardLost).Worker == "w1" {
-				if over < cloud.Due(began).Sub(began)+cloud.FailureTimeout || over > 3*time.Minute {
+				if over < inCloud.Due(began).Sub(began)+inCloud.FailureTimeout || over > 3*time.Minute {
 					t.Errorf("found dead %v after its last heartbeat", over)
 				}
 				break
@@ -168,8 +168,8 @@ func TestScanOfIdleInstallationReadsOneEmptyList(t *testing.T) {
 			t.Errorf("within the hour: %q", docs.calls)
 		}
 		all, err := d.Docs.List(t.Context(), "", "", 10)
-		if err != nil || len(all) != 1 || all[0].Key != record.UploadScanKey {
-			t.Errorf("%d documents are left of a worker that ended long ago, %v", len(all), err)
+		if err != nil || len(all) != 2 || all[0].Key != record.RunIndexKey || all[1].Key != record.UploadScanKey {
+			t.Errorf("%d documents are left, the index of runs among them, of a worker that ended long ago, %v", len(all), err)
 		}
 	})
 }

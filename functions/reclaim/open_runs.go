@@ -16,7 +16,7 @@ import (
 )
 
 // open returns the states of the open runs. It asks for the plans of runs that
-// coordinate has no state of, and removes ended runs from the index. It skips
+// coordinate has no state of, and moves ended runs to the index of ended ones. It skips
 // documents that can't be read, and returns their errors together.
 func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State, failed error) {
 	r.states.begin()
@@ -46,7 +46,7 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 	if err != nil {
 		return nil, fault.Wrap(err, "read the open runs")
 	}
-	var unseen []document.Doc
+	var unseen, ended []document.Doc
 	for i, d := range coordinators {
 		if d.Revision == "" {
 			unseen = append(unseen, notes[i])
@@ -56,12 +56,13 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case s.Phase.Ended():
-			failed = errors.Join(failed, r.forgetOpen(ctx, notes[i]))
+			ended = append(ended, notes[i])
 		default:
 			states = append(states, s)
 		}
 	}
-	return states, errors.Join(failed, r.replanUnseen(ctx, unseen, now))
+	refused, err := r.replanUnseen(ctx, unseen, now)
+	return states, errors.Join(failed, err, r.moveEnded(ctx, append(ended, refused...)))
 }
 
 // maxRetryInterval bounds the interval of retries: a function runs no longer.
@@ -70,15 +71,16 @@ const maxRetryInterval = 15 * time.Minute
 // replanUnseen asks for the plan of runs that coordinate has no state of, because
 // their events were lost, after retryAfter; and again after twice as long each
 // time, because a large archive is unpacked before coordinate learns of its run.
-// It removes runs from the index that were refused, or whose submission failed
-// before it wrote a manifest.
-func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now time.Time) (failed error) {
+// It returns the notes of runs that were refused, and removes those of runs whose submission
+// failed before it wrote a manifest.
+func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now time.Time) (
+	refused []document.Doc, failed error) {
 	if len(notes) == 0 {
-		return nil
+		return nil, nil
 	}
 	manifests, err := r.Docs.GetMany(ctx, keys(notes, record.ManifestKey))
 	if err != nil {
-		return fault.Wrap(err, "read the manifests of the open runs")
+		return nil, fault.Wrap(err, "read the manifests of the open runs")
 	}
 	for i, d := range manifests {
 		var note record.OpenRun
@@ -87,14 +89,16 @@ func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now 
 		pace := min(max(retryAfter, note.PlanRequestedAt.Sub(note.At)), maxRetryInterval)
 		switch gone := d.Revision == ""; {
 		case err != nil:
-		case m.Refused != "", gone && apart(note.At, now) > retainFor:
+		case m.Refused != "":
+			refused = append(refused, notes[i])
+		case gone && apart(note.At, now) > retainFor:
 			err = r.forgetOpen(ctx, notes[i])
 		case !gone && apart(note.At, now) > retryAfter && apart(note.PlanRequestedAt, now) > pace:
 			err = r.ask(ctx, notes[i], note, now)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return failed
+	return refused, failed
 }
 
 // ask notes in the index that a run's plan is asked for, and asks. If another
@@ -120,31 +124,46 @@ func (r *Reclaimer) forgetOpen(ctx context.Context, note document.Doc) error {
 	return fault.Wrap(err, "remove a run from the open ones")
 }
 
-// WakeAll wakes coordinate for every run that has not ended, asks for incomplete
-// plans, and adds the runs to the index of open runs, which earlier versions did
-// not write. Call it once, when a process starts.
+// WakeAll wakes coordinate for every run that has not ended, and asks for incomplete plans.
+// While the index of runs is not complete, it looks at every manifest, and enters the runs into
+// the index of open runs, which early versions did not write. Call it once, when a process
+// starts.
 func (r *Reclaimer) WakeAll(ctx context.Context) error {
-	return host.Each(ctx, r.Docs, record.ManifestPrefix, func(m record.Manifest) error {
-		var s run.State
-		_, found, err := host.Load(ctx, r.Docs, record.CoordinatorKey(m.Run), &s)
-		if err != nil || s.Phase.Ended() || m.Refused != "" {
+	indexed, err := r.reader.Indexed(ctx)
+	if err != nil {
+		return err
+	}
+	if !indexed {
+		return host.Each(ctx, r.Docs, record.ManifestPrefix, func(m record.Manifest) error { return r.wakeOpen(ctx, m) })
+	}
+	open, err := r.reader.Open(ctx)
+	for _, m := range open {
+		err = errors.Join(err, r.wakeOpen(ctx, m))
+	}
+	return err
+}
+
+// wakeOpen is WakeAll for one run.
+func (r *Reclaimer) wakeOpen(ctx context.Context, m record.Manifest) error {
+	var s run.State
+	_, found, err := host.Load(ctx, r.Docs, record.CoordinatorKey(m.Run), &s)
+	if err != nil || s.Phase.Ended() || m.Refused != "" {
+		return err
+	}
+	note := record.OpenRun{Schema: record.Schema, Run: m.Run, At: r.Clock.Now().UTC()}
+	_, err = host.Save(ctx, r.Docs, record.OpenRunKey(m.Run), note, "")
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	if !s.Complete {
+		if err := r.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)}); err != nil {
 			return err
 		}
-		note := record.OpenRun{Schema: record.Schema, Run: m.Run, At: r.Clock.Now().UTC()}
-		_, err = host.Save(ctx, r.Docs, record.OpenRunKey(m.Run), note, "")
-		if err != nil && !fault.Is(err, fault.Conflict) {
-			return err
-		}
-		if !s.Complete {
-			if err := r.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)}); err != nil {
-				return err
-			}
-		}
-		if !found {
-			return nil
-		}
-		return r.wake(ctx, m.Run, "start")
-	})
+	}
+	if !found {
+		return nil
+	}
+	return r.wake(ctx, m.Run, "start")
 }
 
 // keys returns the keys of another document of the runs of the notes.

@@ -9,7 +9,7 @@
 //
 //  1. After a suspend of the machine, or a change of the clock, skip scans until
 //     all workers had time to renew their heartbeats.
-//  2. Read the index of open runs. Delete the entries of runs that have ended.
+//  2. Read the index of open runs. Move runs that have ended to the index of ended ones.
 //     Ask for the plan of runs that coordinate has no state of.
 //  3. Read the heartbeats. Mark dead workers once. Delete the heartbeats of
 //     workers that ended long ago.
@@ -22,7 +22,7 @@
 // Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads.
 //
 // The package reports to coordinate, plan and submit, and writes no document of a run
-// except the index of open runs. Its memory between scans only saves reads: a new process
+// except the index of runs. Its memory between scans only saves reads: a new process
 // finds the same.
 package reclaim
 
@@ -34,6 +34,9 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/functions/status"
+	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -53,6 +56,8 @@ type Reclaimer struct {
 	host.Ports
 	timings     health.Timings
 	index       *input.Index                 // finds the roles of shards
+	reader      *status.Reader               // of what ended runs came to
+	unindexed   bool                         // the index of runs is not complete
 	stateless   bool                         // scans once: see ScanOnce
 	last        time.Time                    // of a scan
 	resumedAt   time.Time                    // when a suspend was last detected; zero for never
@@ -66,6 +71,7 @@ type Reclaimer struct {
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
 	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t, index: input.NewIndex(p.Blobs, p.Docs),
+		reader:    status.NewReader(p, config.DefaultDeployment(), cloud.Profile{}),
 		checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
 }
 
@@ -109,6 +115,10 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	return failed
 }
 
+// maxIndexPages bounds what a call of ScanOnce does for the index of runs of an earlier
+// version.
+const maxIndexPages = 20
+
 // ScheduleOptions are what ScanOnce takes besides its ports.
 type ScheduleOptions struct {
 	Timings health.Timings
@@ -131,6 +141,9 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	r.stateless, r.onNeed = true, o.OnNeed
 	full := hourly(p.Clock.Now())
 	err := r.Scan(ctx)
+	if full || r.unindexed {
+		err = errors.Join(err, r.BuildIndex(ctx, maxIndexPages))
+	}
 	if full {
 		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads))
 	}

@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"sync"
-	"time"
 
 	"rollout/events"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
-	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -22,61 +19,51 @@ import (
 	"rollout/shared/record"
 )
 
-// earlierUploads are the runs of uploads by the keys of their inputs, the newest first.
-// They are listed once, when the first kept object asks; runs that this process makes later
-// are added.
-type earlierUploads struct {
-	mu    sync.Mutex
-	byKey map[string][]earlierUpload
-}
+// maxEarlier bounds the earlier runs of an object's key that are looked at.
+const maxEarlier = 100
 
-// earlierUpload is one of them.
-type earlierUpload struct {
-	run     identity.RunID
-	created time.Time
-	size    int64
-}
-
-// of returns the runs of uploads of the key that had that size, the newest first.
-func (u *earlierUploads) of(ctx context.Context, docs document.Store, bucket string, e events.ObjectCreated) (
-	out []identity.RunID, err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.byKey == nil {
-		byKey := map[string][]earlierUpload{}
-		note := func(m record.Manifest) error {
-			if in, ok := uploadOf(bucket, m); ok {
-				byKey[in.Key] = append(byKey[in.Key], earlierUpload{m.Run, m.CreatedAt, in.Size})
-			}
-			return nil
-		}
-		if err := readable(host.Each(ctx, docs, record.ManifestPrefix, note)); err != nil {
+// earlierUploads returns the runs of uploads of the event's key that had its size, the
+// newest first.
+func (s *Submitter) earlierUploads(ctx context.Context, e events.ObjectCreated) (out []identity.RunID, err error) {
+	var index record.RunIndex
+	if _, _, err := host.Load(ctx, s.Docs, record.RunIndexKey, &index); err != nil {
+		return nil, err
+	}
+	if !index.Built {
+		return s.earlierInAll(ctx, e)
+	}
+	docs, err := s.Docs.List(ctx, record.InputPrefix(e.Key), "", maxEarlier)
+	if err != nil {
+		return nil, fault.Wrap(err, "look for earlier runs of %s", e.Key)
+	}
+	for _, d := range docs {
+		var n record.NamedRun
+		if err := record.Decode(d.Value, &n, "document "+d.Key); err != nil {
 			return nil, err
 		}
-		for _, runs := range byKey {
-			slices.SortFunc(runs, func(a, b earlierUpload) int {
-				return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.run, a.run))
-			})
-		}
-		u.byKey = byKey
-	}
-	for _, r := range u.byKey[e.Key] {
-		if r.size == e.Size {
-			out = append(out, r.run)
+		if n.Size == e.Size {
+			out = append(out, n.Run)
 		}
 	}
 	return out, nil
 }
 
-// add adds a run that was created.
-func (u *earlierUploads) add(bucket string, m record.Manifest) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	in, ok := uploadOf(bucket, m)
-	if !ok || u.byKey == nil { // not listed yet: the list has it
-		return
+// earlierInAll is earlierUploads while the index of runs is not complete.
+func (s *Submitter) earlierInAll(ctx context.Context, e events.ObjectCreated) (out []identity.RunID, err error) {
+	var all []record.Manifest
+	err = readable(host.Each(ctx, s.Docs, record.ManifestPrefix, func(m record.Manifest) error {
+		if in, ok := uploadOf(s.opts.Deployment.Bucket, m); ok && in.Key == e.Key && in.Size == e.Size {
+			all = append(all, m)
+		}
+		return nil
+	}))
+	slices.SortFunc(all, func(a, b record.Manifest) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Run, a.Run))
+	})
+	for _, m := range all {
+		out = append(out, m.Run)
 	}
-	u.byKey[in.Key] = slices.Insert(u.byKey[in.Key], 0, earlierUpload{m.Run, m.CreatedAt, in.Size})
+	return out, err
 }
 
 // uploadOf returns the object that a run was made from; ok is false for a run that was not
@@ -100,7 +87,7 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 	var runs []identity.RunID
 	switch blob.Found(e.Found) {
 	case blob.Kept:
-		runs, err = s.earlier.of(ctx, s.Docs, s.opts.Deployment.Bucket, e)
+		runs, err = s.earlierUploads(ctx, e)
 	case blob.Returned:
 		runs, err = s.openUploads(ctx)
 	}
@@ -204,12 +191,15 @@ func (s *Submitter) refusedBefore(ctx context.Context, m record.Manifest, e even
 	if blob.Found(e.Found) != blob.Kept || m.Refused == "" {
 		return false, nil
 	}
-	runs, err := s.earlier.of(ctx, s.Docs, s.opts.Deployment.Bucket, e)
+	runs, err := s.earlierUploads(ctx, e)
 	if err != nil {
 		return false, err
 	}
 	for _, id := range runs {
 		old, err := host.LoadManifest(ctx, s.Docs, id)
+		if errors.Is(err, host.ErrNoRun) {
+			continue
+		}
 		if err != nil {
 			return false, err
 		}

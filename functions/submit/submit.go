@@ -7,8 +7,8 @@
 //	    the default of the deployment.
 //	 2. Complete the manifest: decide pool, model, encoding and dialect once for
 //	    all readers, from the config and the head of each input. What that takes is the kind's to say.
-//	 3. Enter the run into the index of open runs, so that reclaim finds it
-//	    whatever is lost later.
+//	 3. Enter the run into the index by name, so that users find it, and into that
+//	    of open runs, so that reclaim finds it whatever is lost later.
 //	 4. Create the manifest. Its id is derived from bucket, key and version of the
 //	    object, so that a repeated event names the same run; the first manifest
 //	    wins.
@@ -49,8 +49,7 @@ import (
 // Submitter creates runs. It is safe for concurrent use.
 type Submitter struct {
 	host.Ports
-	opts    Options
-	earlier earlierUploads
+	opts Options
 }
 
 // Options are what a submitter takes besides its ports.
@@ -183,10 +182,11 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 // create creates a completed or refused manifest, and asks for its plan.
 func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	m = saveable(m)
-	if m.Refused == "" {
-		if err := s.noteOpen(ctx, m.Run); err != nil {
-			return err
-		}
+	if err := s.noteNames(ctx, m); err != nil {
+		return err
+	}
+	if err := s.noteOpen(ctx, m.Run); err != nil {
+		return err
 	}
 	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
@@ -197,10 +197,8 @@ func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	case err != nil:
 		return err
 	case m.Refused != "":
-		s.earlier.add(s.opts.Deployment.Bucket, m)
 		s.Observe(ctx, observe.RunRefused{Run: m.Run, Name: m.Name, Reason: m.Refused})
 	default:
-		s.earlier.add(s.opts.Deployment.Bucket, m)
 		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect,
 			Endpoint: endpointOf(m)})
 	}
@@ -218,6 +216,18 @@ func endpointOf(m record.Manifest) string {
 		return "prompts to completions, messages to chat"
 	}
 	return "chat"
+}
+
+// noteNames enters the run into the index by name and, where objects may be found again
+// under another version, by its input.
+func (s *Submitter) noteNames(ctx context.Context, m record.Manifest) error {
+	for _, e := range record.NamedEntries(m, !s.opts.At.RemoteBucket) {
+		_, err := host.Save(ctx, s.Docs, e.Key, e.NamedRun, "")
+		if err != nil && !fault.Is(err, fault.Conflict) {
+			return fault.Wrap(err, "note the name of run %s", m.Run)
+		}
+	}
+	return nil
 }
 
 // noteOpen enters the run into the index of open runs before the run exists, so

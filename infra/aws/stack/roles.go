@@ -21,6 +21,8 @@ const (
 	workers      = "worker/"
 	fleets       = "fleet/"
 	open         = "open/"
+	ended        = record.EndedPrefix
+	names        = record.NamedPrefix
 	poolLimits   = record.LimitPrefix
 	installation = "installation/"
 	uploads      = "uploads/"
@@ -40,7 +42,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.readOwner(),
 			b.claimBucket(),
 			b.readDocuments(),
-			b.writeDocuments(runs, open, installation),
+			b.writeDocuments(runs, open, names, installation),
 			b.invokeFunctions(plan),
 			b.sendMessages(deadTasks()),
 		)
@@ -80,8 +82,8 @@ func (b *builder) functionGrants(function string) []grant {
 			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
-			b.queryDocuments(beats, open),
-			b.writeDocuments(beats, workers, open, uploads),
+			b.queryDocuments(beats, open, runs), // runs: those of an earlier version, for the index
+			b.writeDocuments(beats, workers, open, ended, names, uploads),
 			b.deleteDocuments(beats, workers, open),
 			b.measureQueues(pools...),
 			b.sendMessages(host.CoordinateQueue),
@@ -101,7 +103,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
 			b.listObjects(record.PromptsPrefix), // to find prompts without a run
 			b.readDocuments(),
-			b.queryDocuments(runs, beats),
+			b.queryDocuments(runs, open, ended, names, beats),
 			b.writeDocuments(others),
 			b.measureAllQueues(),
 			b.sendMessages(host.CoordinateQueue),

@@ -40,7 +40,7 @@ func (s *statusView) mayBegin(ctx context.Context, text string) bool {
 	if identity.RunID(strings.ToUpper(text)).Valid() {
 		return true
 	}
-	o, err := s.service.Overview(ctx)
+	o, err := s.service.Overview(ctx, status.Page{Limit: 1})
 	if err != nil {
 		return false
 	}

@@ -53,25 +53,22 @@ func matchRun(runs []status.Status, text string) (status.Status, error) {
 	if len(matches) > len(ids) {
 		ids = append(ids, "…")
 	}
+	count := figures.Of(len(matches), "run")
+	if len(matches) >= api.MaxMatches {
+		count = "many runs"
+	}
 	return status.Status{}, &fault.Error{Kind: fault.Invalid,
-		Err:    fmt.Errorf("%s start with %q: %s", figures.Of(len(matches), "run"), text, strings.Join(ids, ", ")),
+		Err:    fmt.Errorf("%s start with %q: %s", count, text, strings.Join(ids, ", ")),
 		Remedy: "type more of the id"}
 }
 
-// findRun returns the run that text names, as matchRun does. It requests a complete id directly, because a cloud
-// charges for every run that is listed.
+// findRun returns the run that text names, as matchRun does, with few requests however many runs there are.
 func findRun(ctx context.Context, service *api.Service, text string) (status.Status, error) {
-	if id := identity.RunID(strings.ToUpper(text)); id.Valid() {
-		r, err := service.Show(ctx, id)
-		if !fault.Is(err, fault.NotFound) {
-			return r, err
-		}
-	}
-	runs, err := service.List(ctx)
+	found, err := service.Find(ctx, text)
 	if err != nil {
 		return status.Status{}, err
 	}
-	return matchRun(runs, text)
+	return matchRun(found, text)
 }
 
 // awaitRun returns the run that text names, as findRun does, but waits up to eventPatience for a complete id in a

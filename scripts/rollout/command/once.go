@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -31,7 +32,8 @@ func (e *Env) untilEnded(ctx context.Context, p *prepared, r *standalone.Runtime
 	ctx, cancel := cancelOnShutdown(ctx, r, shutdown)
 	defer cancel()
 	service := api.New(p.Ports, p.deployment, cloud.OneMachine())
-	o := onceRunner{env: e, prepared: p, service: service, seen: map[identity.RunID]bool{}}
+	o := onceRunner{env: e, prepared: p, service: service, began: e.Clock.Now(),
+		seen: map[identity.RunID]bool{}, known: map[identity.RunID]bool{}}
 	err := o.follow(ctx)
 	if stopErr := r.Stop(); stopErr != nil { // why the workers ended, if they did
 		return stopErr
@@ -70,7 +72,9 @@ type onceRunner struct {
 	env      *Env
 	prepared *prepared
 	service  *api.Service
+	began    time.Time
 	seen     map[identity.RunID]bool // runs that were followed to their end or a pause, or had ended before
+	known    map[identity.RunID]bool // uploads that are runs
 	followed int
 	waited   int     // consecutive looks that found no run, and files that are to become some
 	failed   []error // outcomes of runs that did not succeed
@@ -124,7 +128,7 @@ func (o *onceRunner) noteWaiting(ctx context.Context) error {
 	if o.waited++; o.waited != longWait {
 		return nil
 	}
-	all, err := o.service.Overview(ctx)
+	all, err := o.service.Overview(ctx, status.Page{Since: o.began})
 	if err != nil {
 		return err
 	}
@@ -140,9 +144,15 @@ func (o *onceRunner) noteWaiting(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnded marks runs that had ended before this process started.
+// runs returns the open runs and those that ended since this process started, the newest first.
+func (o *onceRunner) runs(ctx context.Context) ([]status.Status, error) {
+	r, err := o.service.Runs(ctx, status.Page{Since: o.began})
+	return r.Runs, err
+}
+
+// ignoreEnded marks runs that had ended before this process started, and are still in the index of open runs.
 func (o *onceRunner) ignoreEnded(ctx context.Context) error {
-	all, err := o.service.List(ctx)
+	all, err := o.runs(ctx)
 	for _, s := range all {
 		if s.Phase.Ended() {
 			o.seen[s.Run] = true
@@ -158,13 +168,11 @@ func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bo
 	if err != nil {
 		return nil, false, err
 	}
-	all, err := o.service.List(ctx)
+	all, err := o.runs(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	known := map[identity.RunID]bool{}
-	for _, s := range slices.Backward(all) { // List returns the newest first
-		known[s.Run] = true
+	for _, s := range slices.Backward(all) {
 		if !o.seen[s.Run] {
 			open = append(open, s)
 		}
@@ -172,7 +180,7 @@ func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bo
 	if len(open) > 0 {
 		return open, false, nil
 	}
-	waiting, err = o.hasNewUpload(ctx, known)
+	waiting, err = o.hasNewUpload(ctx)
 	return nil, waiting || hasTask, err
 }
 
@@ -186,28 +194,27 @@ func (o *onceRunner) hasTask(ctx context.Context) (bool, error) {
 	return visible+hidden > 0, err
 }
 
-// hasNewUpload reports whether the bucket holds a prompts file that is not one of the known runs.
-func (o *onceRunner) hasNewUpload(ctx context.Context, known map[identity.RunID]bool) (bool, error) {
+// hasNewUpload reports whether the bucket holds a prompts file that is not a run. It asks once for each that is one.
+func (o *onceRunner) hasNewUpload(ctx context.Context) (bool, error) {
 	after := ""
 	for {
 		infos, err := o.prepared.Bucket.List(ctx, record.PromptsPrefix, after, blob.MaxList)
 		if err != nil {
 			return false, err
 		}
+		var unknown []identity.RunID
 		for _, info := range infos {
 			after = info.Key
 			upload := identity.UploadRun(o.prepared.deployment.Bucket, info.Key, info.Version)
-			if !input.IsPromptsKey(info.Key) || known[upload] {
-				continue
-			}
-			earlier, err := host.LoadUpload(ctx, o.prepared.Ports.Docs, upload)
-			if err != nil && !fault.Is(err, fault.NotFound) {
-				return false, err
-			}
-			if err != nil || !known[earlier.Run] {
-				return true, nil
+			if input.IsPromptsKey(info.Key) && !o.known[upload] {
+				unknown = append(unknown, upload)
 			}
 		}
+		found, err := o.service.KnownUploads(ctx, unknown)
+		if err != nil || len(found) < len(unknown) {
+			return true, err
+		}
+		maps.Copy(o.known, found)
 		if len(infos) < blob.MaxList {
 			return false, nil
 		}
@@ -247,7 +254,7 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 // noteUploads prints why files among the prompts are not runs. Those that are named like prompts files count as
 // failures.
 func (o *onceRunner) noteUploads(ctx context.Context) error {
-	all, err := o.service.Overview(ctx)
+	all, err := o.service.Overview(ctx, status.Page{Since: o.began})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type screen struct {
 // body formats the tables, or the details of one run.
 func (s screen) body() string {
 	if len(s.Runs) == 0 && !s.live {
-		return s.paragraph(s.withFlags(noRuns))
+		return s.paragraph(cmp.Or(s.moreEnded(), s.withFlags(noRuns)))
 	}
 	parts := []string{}
 	var left []string // out at this width
@@ -46,7 +46,7 @@ func (s screen) body() string {
 	}
 	switch {
 	case len(s.Runs) == 0:
-		parts = append(parts, s.paragraph(s.withFlags(noRuns)))
+		parts = append(parts, s.paragraph(cmp.Or(s.moreEnded(), s.withFlags(noRuns))))
 	case s.one:
 		parts = append(parts, s.details(s.Runs[0]))
 	default:

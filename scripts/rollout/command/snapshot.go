@@ -53,7 +53,7 @@ func findSnapshot(ctx context.Context, s snapshot.Store, id string) (snapshot.Sn
 }
 
 // findSnapshotRun returns the run that text names: first by id or unique prefix among the runs that have snapshots,
-// else as matchRun does among all runs of the installation.
+// else as findRun does among all runs of the installation.
 func findSnapshotRun(
 	ctx context.Context, l *installation.Local, s snapshot.Store, text string,
 ) (identity.RunID, error) {
@@ -71,11 +71,7 @@ func findSnapshotRun(
 	if !fault.Is(err, fault.NotFound) {
 		return r.Run, err
 	}
-	runs, err = api.New(l.Ports, l.Deployment, cloud.OneMachine()).List(ctx)
-	if err != nil {
-		return "", err
-	}
-	if r, err = matchRun(runs, text); err != nil {
+	if r, err = findRun(ctx, api.New(l.Ports, l.Deployment, cloud.OneMachine()), text); err != nil {
 		return "", fault.WithKind(fault.Invalid, err, "--run")
 	}
 	return r.Run, nil

@@ -188,7 +188,7 @@ func (e *Env) store(
 
 // checkNotInUse is a Conflict if an open run still reads the object, which an upload would replace.
 func checkNotInUse(ctx context.Context, service *api.Service, key string) error {
-	runs, err := service.List(ctx)
+	runs, err := service.Open(ctx)
 	if err != nil {
 		return err
 	}

@@ -222,6 +222,7 @@ func TestSubmitDoesNotReplaceAnInputInUse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.addRun(runA, "x", time.Minute, run.Running)
+	f.save(record.OpenRunKey(runA), record.OpenRun{Schema: record.Schema, Run: runA, At: noon})
 	file := f.file("x.jsonl", "{}\n")
 	check(t, f.rollout("submit", file), 1, "", "run "+string(runA)+" still reads prompts/x.jsonl")
 	if _, err := os.Stat(filepath.Join(installation.BucketDir(f.dir), "prompts", "x.jsonl")); !os.IsNotExist(err) {

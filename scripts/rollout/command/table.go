@@ -92,7 +92,7 @@ const recentlyEnded = 5
 // shownRuns returns the runs of the table, and a line about the others.
 func (s screen) shownRuns() (shown []status.Status, rest string) {
 	if !s.live {
-		return s.Runs, ""
+		return s.Runs, s.moreEnded()
 	}
 	watched := map[identity.RunID]bool{}
 	for _, r := range s.watched[max(0, len(s.watched)-maxNotes):] {
@@ -115,6 +115,7 @@ func (s screen) shownRuns() (shown []status.Status, rest string) {
 		}
 		byPhase[progress.FormatPhase(r.Phase)]++
 	}
+	defer func() { rest += s.moreEnded() }()
 	if others := open + len(ended) - len(shown); others > 0 {
 		var parts []string
 		for _, phase := range slices.Sorted(maps.Keys(byPhase)) {
@@ -123,6 +124,14 @@ func (s screen) shownRuns() (shown []status.Status, rest string) {
 		rest = s.paragraph("ended before: " + figures.Count(others) + " (" + strings.Join(parts, ", ") + ")")
 	}
 	return shown, rest
+}
+
+// moreEnded is a line about the ended runs that the overview leaves out.
+func (s screen) moreEnded() string {
+	if s.More == 0 || s.one {
+		return ""
+	}
+	return s.withFlags(figures.Of(s.More, "more run") + " ended earlier: see `rollout status --all`\n")
 }
 
 // runTable formats the table with ids and names of at most that width, bars of that width (0 is none), and without the

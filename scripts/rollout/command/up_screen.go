@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/cloud"
@@ -56,6 +57,7 @@ func (e *Env) drawUp(ctx context.Context, p *prepared, d *terminal.Display) (sto
 	onTerminal := *e
 	onTerminal.Out = e.Err
 	w := newWatcher(&statusView{Env: &onTerminal, service: api.New(p.Ports, p.deployment, cloud.OneMachine()),
+		page:     status.Page{Limit: endedShown},
 		location: installation.Location{Dir: p.Dir}, path: progress.ObjectPathIn(installation.BucketDir(p.Dir))})
 	w.display = d
 	until, cancel := context.WithCancel(ctx)
@@ -66,7 +68,7 @@ func (e *Env) drawUp(ctx context.Context, p *prepared, d *terminal.Display) (sto
 		drawing.Wait()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDrawing)
 		defer cancel()
-		if o, err := w.overview(last); err == nil {
+		if o, err := w.watched(last); err == nil {
 			_ = w.redraw(o) // a terminal that is gone shows nothing
 		}
 		d.Close()
@@ -77,7 +79,7 @@ func (e *Env) drawUp(ctx context.Context, p *prepared, d *terminal.Display) (sto
 func (w *watcher) drawRepeatedly(ctx context.Context) {
 	for {
 		every := idleInterval
-		if o, err := w.overview(ctx); err == nil {
+		if o, err := w.watched(ctx); err == nil {
 			if !w.allEnded(o.Runs) {
 				every = watchInterval
 			}

@@ -56,7 +56,7 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		o, err := w.overview(ctx)
+		o, err := w.watched(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -76,6 +76,26 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// watched is overview with all runs that ended since they were seen open, also those that the page of ended runs does
+// not reach.
+func (w *watcher) watched(ctx context.Context) (api.Overview, error) {
+	o, err := w.overview(ctx)
+	if err != nil {
+		return o, err
+	}
+	for id := range w.open {
+		if slices.ContainsFunc(o.Runs, func(r status.Status) bool { return r.Run == id }) {
+			continue
+		}
+		r, err := w.service.Show(ctx, id)
+		if err != nil {
+			return o, err
+		}
+		o.Runs = append(o.Runs, r)
+	}
+	return o, nil
 }
 
 // show draws the overview. If done, all runs have ended and err is their outcome.
