@@ -33,6 +33,7 @@ type Coordinator struct {
 	attrs *attributes
 	opts  Options
 	pace  *pace
+	beats *heartbeats
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
@@ -104,7 +105,8 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 		o.Hooks.OnStopping = func(identity.RunID) {}
 	}
 	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, attrs: newAttributes(ix), opts: o,
-		pace: newPace(p.Clock, o.MostSaves), runs: map[identity.RunID]loaded{}}
+		pace: newPace(p.Clock, o.MostSaves), beats: &heartbeats{docs: p.Docs, maxAge: o.Timings.Interval / 2},
+		runs: map[identity.RunID]loaded{}}
 }
 
 // serves reports whether the pool has work queues.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -46,7 +45,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	case record.DesiredEnd:
 		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
 	}
-	if err := c.observeWorkers(ctx, l, &w); err != nil {
+	if err := c.observeWorkers(ctx, l, &w, onlyCounts(l.state, w, evs)); err != nil {
 		return w, err
 	}
 	return w, c.attrs.observe(ctx, l.state, &w, r, evs)
@@ -76,17 +75,18 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 
 // observeWorkers counts how many shards the pools that the run needs now can hold,
 // how they are divided, and how many workers of all its pools hold shards of the run and
-// have not acted on the newest control.
-func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed) error {
+// have not acted on the newest control. remembered heartbeats may do.
+func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed, remembered bool) error {
 	now, pools, needed := c.Clock.Now(), l.manifest.Pools(), l.manifest.NeededPools(l.state.WithRoles(w.Roles))
 	sharing, err := c.observeShares(ctx, l, needed)
 	if err != nil {
 		return err
 	}
 	sharing.Items = max(1, int(max(l.state.Items, w.Items))/max(1, l.state.Shards, w.Shards))
-	err = host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
+	all, unread := c.beats.read(ctx, now, !remembered)
+	for _, b := range all {
 		if !slices.Contains(pools, b.Pool) || c.opts.Timings.Dead(b, now) {
-			return nil
+			continue
 		}
 		if slices.Contains(needed, b.Pool) {
 			w.Pool += 1 + 2*b.MaxInFlight/sharing.Items
@@ -99,12 +99,11 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 				break
 			}
 		}
-		return nil
-	})
+	}
 	began := l.state.StartedAt
 	sharing.Young = began.IsZero() || now.Sub(began) < rateKnown
 	w.Sharing = sharing
-	return c.tolerate(ctx, err)
+	return c.tolerate(ctx, unread)
 }
 
 // tolerate logs the error of heartbeats that can't be decoded, and returns any other one: a

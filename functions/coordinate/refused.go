@@ -8,7 +8,6 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
-	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -35,8 +34,8 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 		}
 		roles[e.Shard] = role
 	}
-	var planErr error // of the plan: heartbeats that cannot be read are tolerated
-	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
+	all, unread := c.beats.read(ctx, c.Clock.Now(), true)
+	for _, b := range all {
 		for i, e := range evs {
 			if !isRefusal(e) || slices.ContainsFunc(b.Holds, func(h health.HeldShard) bool {
 				return h.Run == m.Run && h.Shard == e.Shard
@@ -49,19 +48,14 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 			}
 			at, err := c.answeredAt(ctx, m, b, role)
 			if err != nil {
-				planErr = err
-				return err
+				return nil, err
 			}
 			if at.After(e.AnsweredAt) {
 				evs[i].AnsweredAt = at
 			}
 		}
-		return nil
-	})
-	if planErr != nil {
-		return nil, planErr
 	}
-	return evs, c.tolerate(ctx, err)
+	return evs, c.tolerate(ctx, unread)
 }
 
 // answeredAt returns when the worker of the heartbeat had a request for an item of the role

@@ -151,6 +151,7 @@ func TestWindowFollowsThePoolsThatHaveOpenShards(t *testing.T) {
 			t.Errorf("%d more shards are sent without a worker of the judges", n-sent)
 		}
 		beat("judges")
+		time.Sleep(timings.Interval / 2) // heartbeats may be remembered for so long
 		d.apply(c, done(201, 1))
 		if n := d.state().NextShard; n != sent+201 {
 			t.Errorf("%d more shards are sent with a worker of the judges", n-sent)
