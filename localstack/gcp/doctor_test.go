@@ -126,7 +126,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`)
 	out := varying.ReplaceAllString(got.Stdout, " …")
 	const want = `✓ credentials …  the machine's account
-✓ apis …  11 APIs enabled
+✓ apis …  12 APIs enabled
 ✓ gpu_quota …  3 L4 of Cloud Run in europe-west4; GPUS_ALL_REGIONS 4, PREEMPTIBLE_NVIDIA_L4_GPUS 2
 ✓ machine_types …  g2-standard-8 in a, b; g2-standard-12 in a
 ✓ org_policies …  4 constraints of the organisation, none refuses

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -274,14 +275,15 @@ const (
 	mostForMonth   = 1.0
 )
 
-// A run of 65 shards by two workers of 320 samples a second each, and idle minutes, priced:
-// a million samples, an idle month, and the requests of a shard are within their bounds.
-// Machines and traffic out of Google Cloud are not included.
+// A run of 65 shards by two workers of 320 samples a second each, the time of workers that
+// answer 25 samples a second, and idle minutes, priced: a million samples, an idle month,
+// and the requests of a shard are within their bounds. Machines and traffic out of Google
+// Cloud are not included.
 func TestCost(t *testing.T) {
 	if !*measureCost {
 		t.Skip("SKIPPED: it counts requests for minutes; run make cost")
 	}
-	const samples, workers, rate = 64 * 256, 2, 25.0
+	const samples, workers = 64 * 256, 2
 	b := newBill()
 	in := deploy(t, faults{bill: b}, "")
 	llm, err := fakellm.New(fakellm.Config{Model: "mock", Latency: 200 * time.Millisecond, Spread: 0.5, Tokens: 120})
@@ -290,31 +292,19 @@ func TestCost(t *testing.T) {
 	}
 	engine := httptest.NewServer(llm)
 	defer engine.Close()
-	var text strings.Builder
-	for n := range samples {
-		fmt.Fprintf(&text, "{\"id\":\"p-%07d\",\"prompt\":\"%d %s\"}\n", n, n, strings.Repeat("to be or not to be, ", 55))
-	}
-	b.take()
+	timed := in.costOfTime(t, b, engine.URL+"/v1")
 	_, stored := in.storageRequests(nil)
-	began := time.Now()
-	stop := in.costWorkers(t, workers, engine.URL+"/v1")
-	const prompts = "prompts/cost.jsonl"
-	id := identity.UploadRun(bucket, prompts, hosttest.Put(t, in.Ports, prompts, text.String()))
-	// It looks into the emulator, so that looking counts no request.
-	in.eventually(t, "the run's end", func() bool {
-		names, err := in.storage.Names(bucket)
-		return err == nil && slices.Contains(names, "team-a/"+record.OutputKey(id, record.SummaryFile))
-	})
-	seconds := time.Since(began).Seconds()
+	stop := in.costWorkers(t, workers, engine.URL+"/v1", 64)
+	id, seconds := in.costRun(t, "work", samples)
 	stop()
 	objects, stored := in.storageRequests(stored)
 	objects[classA]-- // the user's own upload
-	work, periodic, documents, queueRequests := b.take()
+	work, _, documents, queueRequests := b.take()
 	shards := in.shards(t, id)
 	t.Logf("seconds of functions: %v", b.billed)
 	t.Logf("a run of %d samples in %.0f shards, in %.0f s", samples, shards, seconds)
 	ours := price(t, "a million samples", scale(sum(work, objects), 1e6/samples))
-	million := ours + price(t, "the workers' time for them", scale(periodic, 1e6/rate/(workers*seconds)))
+	million := ours + price(t, "the workers' time for them", timed)
 	for _, budget := range []struct {
 		what        string
 		have, allow float64
@@ -340,7 +330,7 @@ func TestCost(t *testing.T) {
 		in.idleMinute(t)
 	}
 	objects, stored = in.storageRequests(stored)
-	minute, timed, _, _ := b.take()
+	minute, looks, _, _ := b.take()
 	err = reclaim.ScanUploads(t.Context(), in.Ports, reclaim.UploadOptions{Bucket: bucket, Recent: true,
 		CheckOwner: ownership.OfCloud(in.Stack).Check})
 	if err != nil {
@@ -348,7 +338,7 @@ func TestCost(t *testing.T) {
 	}
 	hourly, _ := in.storageRequests(stored)
 	hour, _, _, _ := b.take()
-	month := sum(scale(sum(sum(minute, timed), objects), 30*24*60/minutes), scale(sum(hour, hourly), 30*24))
+	month := sum(scale(sum(sum(minute, looks), objects), 30*24*60/minutes), scale(sum(hour, hourly), 30*24))
 	month[scheduler], month[alert] = 1, 1
 	idle := price(t, "an idle month with one pool", month)
 	t.Logf("a million samples $%.3f, an idle month $%.2f", million, idle)
@@ -356,6 +346,39 @@ func TestCost(t *testing.T) {
 		t.Errorf("a million samples cost $%.3f and with the workers' time $%.3f, an idle month $%.2f: too much",
 			ours, million, idle)
 	}
+}
+
+// costOfTime returns what workers of 25 samples a second ask for by time, for a million samples.
+func (in *installation) costOfTime(t *testing.T, b *bill, engine string) map[string]float64 {
+	t.Helper()
+	const samples, workers = 16 * 256, 4
+	b.take()
+	stop := in.costWorkers(t, workers, engine, 5) // answers take 200 ms
+	_, seconds := in.costRun(t, "time", samples)
+	stop()
+	_, periodic, _, _ := b.take()
+	t.Logf("%d workers answer %.1f samples a second each", workers, samples/workers/seconds)
+	return scale(periodic, 1e6/samples)
+}
+
+// costRun uploads a file of samples, and returns its run when it has ended, and how long
+// that took.
+func (in *installation) costRun(t *testing.T, name string, samples int) (id identity.RunID, seconds float64) {
+	t.Helper()
+	var text strings.Builder
+	for n := range samples {
+		fmt.Fprintf(&text, "{\"id\":\"p-%07d\",\"prompt\":\"%s %d %s\"}\n", n, name, n,
+			strings.Repeat("to be or not to be, ", 55))
+	}
+	began := time.Now()
+	prompts := "prompts/" + name + ".jsonl"
+	id = identity.UploadRun(bucket, prompts, hosttest.Put(t, in.Ports, prompts, text.String()))
+	// It looks into the emulator, so that looking counts no request.
+	in.eventually(t, "the run's end", func() bool {
+		names, err := in.storage.Names(bucket)
+		return err == nil && slices.Contains(names, "team-a/"+record.OutputKey(id, record.SummaryFile))
+	})
+	return id, time.Since(began).Seconds()
 }
 
 // shards returns the number of shards of a run that has ended.
@@ -373,12 +396,14 @@ func (in *installation) shards(t *testing.T, id identity.RunID) float64 {
 	return float64(summary.Shards)
 }
 
-// costWorkers starts workers with the engine until stop is called or the test ends.
-func (in *installation) costWorkers(t *testing.T, n int, engine string) (stop func()) {
+// costWorkers starts workers with the engine, and so many requests in flight each, until
+// stop is called or the test ends.
+func (in *installation) costWorkers(t *testing.T, n int, engine string, inFlight int) (stop func()) {
 	t.Helper()
 	var ended []func()
 	for i := range n {
-		cmd := exec.Command(gpuworker, "--cloud", "gcp", "--pool", "default", "--engine", engine, "--in-flight", "64")
+		cmd := exec.Command(gpuworker, "--cloud", "gcp", "--pool", "default", "--engine", engine, "--in-flight",
+			strconv.Itoa(inFlight))
 		cmd.Env = append(in.environment(), "CLOUD_RUN_EXECUTION=rollout-default-cost",
 			fmt.Sprintf("CLOUD_RUN_TASK_INDEX=%d", i))
 		cmd.Stdout, cmd.Stderr = in.log, in.log
