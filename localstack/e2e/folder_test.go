@@ -38,7 +38,7 @@ func TestUpAfterACrashResumesOpenRuns(t *testing.T) {
 	paused := i.submit(file)
 	eventually(t, "the first run is under way", func() bool { return s.requests() > 10 })
 	i.control("pause", paused)
-	i.await(paused, run.Paused)
+	i.await(paused, run.Paused, run.Interrupted)
 	from := s.requests()
 	open := i.submit(other)
 	eventually(t, "the second run is under way", func() bool { return s.requests() > from+10 })

@@ -137,7 +137,7 @@ func TestInputThatIsPutBackIsNoNewRun(t *testing.T) {
 	if err := os.Remove(i.bucket("prompts/x.jsonl")); err != nil {
 		t.Fatal(err)
 	}
-	i.await(id, run.Paused)
+	i.await(id, run.Paused, run.Interrupted)
 	write(t, i.bucket("prompts/x.jsonl"), content)
 	i.control("resume", id)
 	i.awaitEnd(id)

@@ -69,7 +69,7 @@ func TestRefusedRunPausesUntilItsSettingIsMended(t *testing.T) {
 				s := newRefusingServer(t, c.status, c.words)
 				i := install(t, s.URL, workers, smallShards)
 				id := i.submit(file)
-				i.await(id, run.Paused)
+				i.await(id, run.Paused, run.Interrupted)
 				if n := s.refused.Load(); n > 20*workers {
 					t.Errorf("%d requests until the pause, want at most %d", n, 20*workers)
 				}
