@@ -34,7 +34,9 @@ locals {
     spot       = { model = "SPOT", preemptible = true, seconds = 0 }
     flex-start = { model = "FLEX_START", preemptible = false, seconds = 604800 } # it needs a limit: 7 days
     standard   = { model = "STANDARD", preemptible = false, seconds = 0 }
-  }[var.provisioning]
+  }
+  # How each group's machines are bought.
+  bought = { for group, g in local.groups : group => var.settings.pools[g.pool].provisioning }
 
   token_of_hub = contains(var.settings.secrets, "hf-token") ? "${var.settings.secret_prefix}hf-token" : ""
 }
@@ -89,13 +91,13 @@ resource "google_compute_region_instance_template" "machine" {
   }
 
   scheduling {
-    provisioning_model          = local.provisioning.model
-    preemptible                 = local.provisioning.preemptible
-    instance_termination_action = var.provisioning == "standard" ? null : "DELETE"
+    provisioning_model          = local.provisioning[local.bought[each.key]].model
+    preemptible                 = local.provisioning[local.bought[each.key]].preemptible
+    instance_termination_action = local.bought[each.key] == "standard" ? null : "DELETE"
     automatic_restart           = false
     on_host_maintenance         = "TERMINATE" # a machine with GPUs can't move
     dynamic "max_run_duration" {
-      for_each = local.provisioning.seconds > 0 ? [local.provisioning.seconds] : []
+      for_each = [for seconds in [local.provisioning[local.bought[each.key]].seconds] : seconds if seconds > 0]
       content {
         seconds = max_run_duration.value
       }
@@ -103,7 +105,7 @@ resource "google_compute_region_instance_template" "machine" {
   }
 
   dynamic "reservation_affinity" {
-    for_each = var.provisioning == "flex-start" ? [1] : []
+    for_each = local.bought[each.key] == "flex-start" ? [1] : []
     content {
       type = "NO_RESERVATION"
     }

@@ -247,7 +247,6 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}{
 		"an image by its tag":             {map[string]any{"image": "functions:latest"}, "Name the image by its digest"},
 		"a budget of no billing account":  {map[string]any{"budget": 100}, "A budget needs the billing account"},
-		"an unknown way of buying":        {map[string]any{"provisioning": "reserved"}, "Use spot, flex-start"},
 		"an unknown origin of the bucket": {map[string]any{"bucket": "mine"}, "Use made or existing"},
 		"a worker that is not built":      {map[string]any{"worker": "none"}, "no such file or directory"},
 	} {

@@ -37,6 +37,9 @@ type pool struct {
 	Model    string `json:"model"`
 	Revision string `json:"revision"`
 	Machines string `json:"machines"` // config.MachinesGroup or config.MachinesCloudRun
+	// Provisioning is config.ProvisioningSpot, config.ProvisioningFlexStart or
+	// config.ProvisioningStandard.
+	Provisioning string `json:"provisioning"`
 }
 
 const (
@@ -85,7 +88,8 @@ func readSettings(name string, src []byte) (settings, error) {
 		MaxMachines: c.Fleet.MaxMachines, InstanceTypes: c.Fleet.InstanceTypes, EngineImage: c.Fleet.EngineImage,
 	}
 	for _, p := range d.InferPools() {
-		s.Pools[p.Name] = pool{p.Model, p.Revision, cmp.Or(p.Machines, config.MachinesGroup)}
+		s.Pools[p.Name] = pool{p.Model, p.Revision, cmp.Or(p.Machines, config.MachinesGroup),
+			cmp.Or(p.Provisioning, config.ProvisioningSpot)}
 	}
 	return s, nil
 }

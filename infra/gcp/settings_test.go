@@ -41,8 +41,8 @@ func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 		PushAccount: "rollout-push@acme-ml.iam.gserviceaccount.com",
 		Secrets:     []string{"hf-token"}, SecretPrefix: "rollout-",
 		Pools: map[string]pool{
-			"small": {"org/small", "", "group"},
-			"large": {"org/large", "v1", "cloud-run"},
+			"small": {"org/small", "", "group", "spot"},
+			"large": {"org/large", "v1", "cloud-run", "spot"},
 		},
 		MaxMachines: 8, InstanceTypes: []string{"g2-standard-8", "g2-standard-12"},
 		EngineImage: "vllm/vllm-openai:v0.11.0",

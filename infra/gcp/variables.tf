@@ -15,9 +15,10 @@ variable "settings" {
     config        = string # for functions and machines, as TOML
     job_config    = string # for the tasks of Cloud Run jobs, which end within 10 s
     pools = map(object({
-      model    = string
-      revision = string
-      machines = string # "group" or "cloud-run"
+      model        = string
+      revision     = string
+      machines     = string # "group" or "cloud-run"
+      provisioning = string # "spot", "flex-start" or "standard"
     }))
     max_machines   = number # of each pool
     instance_types = list(string)
@@ -44,16 +45,6 @@ variable "gpu" {
   description = "Whether to make groups of machines and Cloud Run jobs. If false, workers run elsewhere."
   type        = bool
   default     = true
-}
-
-variable "provisioning" {
-  description = "How machines are bought: spot, flex-start or standard."
-  type        = string
-  default     = "spot"
-  validation {
-    condition     = contains(["spot", "flex-start", "standard"], var.provisioning)
-    error_message = "Use spot, flex-start or standard."
-  }
 }
 
 variable "machine_image" {

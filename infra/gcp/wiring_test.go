@@ -225,6 +225,22 @@ func TestPeopleMayWhatTheirCommandsNeed(t *testing.T) {
 	}
 }
 
+// bought returns the settings of testConfig with groups whose machines are bought like that.
+func bought(t *testing.T, provisioning string) settings {
+	t.Helper()
+	s, err := readSettings("rollout.toml", []byte(testConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range s.Pools {
+		if p.Machines == config.MachinesGroup {
+			p.Provisioning = provisioning
+			s.Pools[name] = p
+		}
+	}
+	return s
+}
+
 func TestOptionsChangeTheDeployment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -262,11 +278,13 @@ func TestOptionsChangeTheDeployment(t *testing.T) {
 				len(b.block("all_updates_rule").texts("monitoring_notification_channels")) == 1 &&
 				len(d.of("google_monitoring_alert_policy")[0].Values.texts("notification_channels")) == 1
 		}},
-		"machines that wait for capacity": {map[string]any{"provisioning": "flex-start"}, func(d deployment) bool {
+		"machines that wait for capacity": {map[string]any{
+			"settings": bought(t, config.ProvisioningFlexStart)}, func(d deployment) bool {
 			s := d.of("google_compute_region_instance_template")[0].Values.block("scheduling")
 			return s.text("provisioning_model") == "FLEX_START" && s.block("max_run_duration").number("seconds") == 604800
 		}},
-		"machines at the list price": {map[string]any{"provisioning": "standard"}, func(d deployment) bool {
+		"machines at the list price": {map[string]any{
+			"settings": bought(t, config.ProvisioningStandard)}, func(d deployment) bool {
 			s := d.of("google_compute_region_instance_template")[0].Values.block("scheduling")
 			return s.text("provisioning_model") == "STANDARD" && s["preemptible"] == false &&
 				s.text("instance_termination_action") == ""

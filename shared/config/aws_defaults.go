@@ -17,6 +17,7 @@ func aws() provider {
 		instanceType:       awsInstanceType,
 		instanceTypeRemedy: `write one such as "g6.xlarge"`,
 		maxInstanceTypes:   40, // the limit of an Auto Scaling group with mixed instances
+		provisioning:       []string{ProvisioningSpot, ProvisioningStandard},
 	}
 }
 

@@ -215,6 +215,7 @@ func checkPools(c *checker, pools []Pool, provider string) {
 			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain})
 		}
 		checkMachines(c, at+".machines", p.Machines, provider)
+		p.checkProvisioning(c, at+".provisioning", provider)
 		c.integer(at+".requests_per_minute", &p.RequestsPerMinute, 0, maxPerMinute, "")
 		c.integer(at+".tokens_per_minute", &p.TokensPerMinute, 0, maxPerMinute, "")
 		names[p.Name] = true
@@ -243,6 +244,21 @@ func checkMachines(c *checker, at, machines, provider string) {
 		if p, ok := providerOf(provider); !ok || !p.jobs {
 			c.add(at, "the installation's provider has no machines %s: remove it", quote(machines))
 		}
+	}
+}
+
+// checkProvisioning adds the problem of how the pool's machines are bought. provider is the
+// name of the cloud's provider, or "".
+func (p Pool) checkProvisioning(c *checker, at, provider string) {
+	of, inCloud := providerOf(provider)
+	switch {
+	case p.Provisioning == "":
+	case !inCloud:
+		c.add(at, "an installation outside a cloud buys no machines: remove it")
+	case p.Machines == MachinesCloudRun:
+		c.add(at, "tasks of Cloud Run are bought in one way only: remove it")
+	case !slices.Contains(of.provisioning, p.Provisioning):
+		c.oneOf(at, "way to buy machines", p.Provisioning, of.provisioning)
 	}
 }
 

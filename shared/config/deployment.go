@@ -161,6 +161,8 @@ type Pool struct {
 	// Machines is MachinesGroup or, on Google Cloud, MachinesCloudRun; default:
 	// MachinesGroup.
 	Machines string `toml:"machines"`
+	// Provisioning is how the machines of a group are bought; default: ProvisioningSpot.
+	Provisioning string `toml:"provisioning"`
 	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
 	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
 	// answers.
@@ -181,6 +183,13 @@ const (
 const (
 	MachinesGroup    = "group"     // virtual machines
 	MachinesCloudRun = "cloud-run" // tasks of a job of Cloud Run
+)
+
+// How the machines of a pool's group are bought.
+const (
+	ProvisioningSpot      = "spot"       // cheap, and taken away at any time
+	ProvisioningFlexStart = "flex-start" // waits for capacity, then stays for 7 days at most
+	ProvisioningStandard  = "standard"   // at the list price
 )
 
 // Trains reports whether the pool's workers train models.

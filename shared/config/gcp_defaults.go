@@ -18,6 +18,7 @@ func gcp() provider {
 		instanceTypeRemedy: `write one such as "g2-standard-8"`,
 		maxInstanceTypes:   10,
 		jobs:               true,
+		provisioning:       []string{ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard},
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,29 @@ func TestDefaultDatabaseMayBeNamed(t *testing.T) {
 	got, err := ParseDeployment("d.toml", []byte(gcpHead+"name = 'ml'\nfirestore.database = '(default)'\n"))
 	if err != nil || got.Cloud.Firestore.Database != "(default)" {
 		t.Errorf("database %q, %v", got.Cloud.Firestore.Database, err)
+	}
+}
+
+func TestMachinesAreBoughtAsTheProviderCan(t *testing.T) {
+	t.Parallel()
+	pool := func(more string) string { return "[[pool]]\nname = 'a'\nmodel = 'm'\n" + more + "\n" }
+	got, err := ParseDeployment("d.toml", []byte(gcpHead+pool("provisioning = 'flex-start'")))
+	if err != nil || got.Pools[0].Provisioning != ProvisioningFlexStart {
+		t.Errorf("pools %+v, %v", got.Pools, err)
+	}
+	const aws = "schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'eu-west-1'\ns3.bucket = 'acme-bucket'\n"
+	for src, want := range map[string]string{
+		gcpHead + pool("provisioning = 'reserved'"): `"reserved" is not a valid way to buy machines: ` +
+			"use spot or flex-start or standard",
+		gcpHead + pool("machines = 'cloud-run'\nprovisioning = 'spot'"): "tasks of Cloud Run are bought in one way " +
+			"only: remove it",
+		aws + pool("provisioning = 'flex-start'"): `"flex-start" is not a valid way to buy machines: use spot or standard`,
+		"schema_version = 1\n" + pool("provisioning = 'spot'"): "an installation outside a cloud buys no machines: " +
+			"remove it",
+	} {
+		_, err := ParseDeployment("d.toml", []byte(src))
+		line := strings.Count(src, "\n") // the last one
+		wantProblem(t, err, fmt.Sprintf("d.toml:%d: pool[0].provisioning: %s", line, want))
 	}
 }
 

@@ -30,6 +30,7 @@ type provider struct {
 	instanceTypeRemedy string         // the remedy for a name that does not match
 	maxInstanceTypes   int            // maximum number of types in one group of machines
 	jobs               bool           // a pool's machines may be MachinesCloudRun
+	provisioning       []string       // how a pool's machines may be bought
 }
 
 // providers lists the clouds that this version supports.

@@ -239,6 +239,7 @@ func schemaRules() map[string]schemaRule {
 		"Worker.request_timeout": zero, "Pool.name": named(maxPool, ""), "Pool.model": {minLength: 1, maxLength: maxText},
 		"Pool.revision": text, "Pool.executor": choice("", ExecutorInfer, ExecutorTrain),
 		"Pool.machines":            choice("", MachinesGroup, MachinesCloudRun),
+		"Pool.provisioning":        choice("", ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard),
 		"Pool.requests_per_minute": between(0, maxPerMinute), "Pool.tokens_per_minute": between(0, maxPerMinute),
 		"GraderService.batch": between(1, maxGraderBatch), "GraderService.concurrency": between(1, maxGraderConcurrency),
 		"GraderService.retries": between(0, maxGraderRetries), "Cloud.provider": choice(Providers()...),

@@ -276,8 +276,8 @@ func baseOf(name, path string) map[string]any {
 // that the checks refuse in one place: no schema says so.
 var together = map[string]bool{
 	"worker.max_in_flight 1": true, "gate.tickets 2": true, "gate.resamples 1": true, "gate.share 0.6": true,
-	"pool[].machines cloud-run": true,                                   // on Google Cloud alone
-	"reflection.sampling.n":     true, "reflection.sampling.seed": true, // of a table that reflections share
+	"pool[].machines cloud-run": true, "pool[].provisioning": true, // as the provider can
+	"reflection.sampling.n": true, "reflection.sampling.seed": true, // of a table that reflections share
 }
 
 // TestBoundsAndChoicesOfSchemasAreThoseOfTheChecks asks the checks about every bound and

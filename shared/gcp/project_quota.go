@@ -1,9 +1,9 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -34,14 +34,35 @@ var spotQuotas = map[string]string{
 	"a3-ultragpu": "PREEMPTIBLE_NVIDIA_H200_GPUS",
 }
 
-// quotaOf returns the name of the quota of a machine type's spot GPUs, or "".
-func quotaOf(machineType string) string {
+// quotaOf returns the name of the quota of a machine type's GPUs, or "". Machines that wait
+// for capacity use the quota of spot machines.
+func quotaOf(machineType, provisioning string) string {
 	series, rest, _ := strings.Cut(machineType, "-")
 	class, _, _ := strings.Cut(rest, "-")
-	if name := spotQuotas[series+"-"+class]; name != "" {
-		return name
+	name := cmp.Or(spotQuotas[series+"-"+class], spotQuotas[series])
+	if provisioning == config.ProvisioningStandard {
+		return strings.TrimPrefix(name, "PREEMPTIBLE_")
 	}
-	return spotQuotas[series]
+	return name
+}
+
+// groupQuotas returns the names of the quotas of the GPUs that groups may use. unknown says
+// that there are others.
+func (p project) groupQuotas() (names []string, unknown bool) {
+	for _, pool := range p.at.InferPools() {
+		if pool.Machines == config.MachinesCloudRun {
+			continue
+		}
+		for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
+			name := quotaOf(machineType, pool.Provisioning)
+			unknown = unknown || name == ""
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, unknown
 }
 
 // gpuQuota checks that the machines of each pool may have a GPU.
@@ -78,7 +99,7 @@ type quota struct {
 	Usage  float64
 }
 
-// computeQuota checks the quotas of spot machines with GPUs: that of all regions, and those
+// computeQuota checks the quotas of machines with GPUs: that of all regions, and those
 // of the region.
 func (p project) computeQuota(ctx context.Context) (string, error) {
 	var everywhere, here struct{ Quotas []quota }
@@ -102,22 +123,15 @@ func (p project) computeQuota(ctx context.Context) (string, error) {
 	if all < 1 {
 		return "", p.noQuota(allGPUs, "")
 	}
-	limits := map[string]float64{}
-	unknown := false
-	for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
-		if name := quotaOf(machineType); name != "" {
-			limits[name] = find(here.Quotas, name)
-		} else {
-			unknown = true
-		}
-	}
+	names, unknown := p.groupQuotas()
 	most := 0.0
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		found = append(found, fmt.Sprintf("%s %v", name, limits[name]))
-		most = max(most, limits[name])
+	for _, name := range names {
+		limit := find(here.Quotas, name)
+		found = append(found, fmt.Sprintf("%s %v", name, limit))
+		most = max(most, limit)
 	}
 	if most < 1 && !unknown {
-		return "", p.noQuota(strings.Join(slices.Sorted(maps.Keys(limits)), ", "), " in "+p.at.Cloud.Region)
+		return "", p.noQuota(strings.Join(names, ", "), " in "+p.at.Cloud.Region)
 	}
 	return strings.Join(found, ", "), nil
 }

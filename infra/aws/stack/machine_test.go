@@ -7,7 +7,22 @@ import (
 	"testing"
 
 	"rollout/infra/aws/stack"
+	"rollout/shared/config"
 )
+
+func TestPoolMayBuyItsMachinesAtTheListPrice(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Deployment.Pools[0].Provisioning = config.ProvisioningStandard
+	}))
+	for pool, want := range map[string]float64{"small": 100, "large": 0} {
+		g := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
+		d := tree(g.at("MixedInstancesPolicy.InstancesDistribution").(map[string]any))
+		if got := d.number("OnDemandPercentageAboveBaseCapacity"); got != want {
+			t.Errorf("%s buys %v %% of its machines at the list price, want %v", pool, got, want)
+		}
+	}
+}
 
 func TestFleetsAreEmptySpotGroupsWithoutWork(t *testing.T) {
 	t.Parallel()

@@ -158,7 +158,7 @@ func (b *builder) machineGroup(
 				LaunchTemplateOverrides: &types,
 				InstancesDistribution: &awsautoscaling.InstancesDistribution{
 					OnDemandBaseCapacity:                jsii.Number(0),
-					OnDemandPercentageAboveBaseCapacity: jsii.Number(0),
+					OnDemandPercentageAboveBaseCapacity: jsii.Number(onDemandShare(pool)),
 					SpotAllocationStrategy:              awsautoscaling.SpotAllocationStrategy_PRICE_CAPACITY_OPTIMIZED,
 				},
 			},
@@ -172,6 +172,14 @@ func (b *builder) machineGroup(
 		"The check of encrypted disks does not know groups of several types of machines; " +
 			"the disk of the launch template is encrypted.",
 	})
+}
+
+// onDemandShare is how many percent of the pool's machines are bought at the list price.
+func onDemandShare(p config.Pool) int {
+	if p.Provisioning == config.ProvisioningStandard {
+		return 100
+	}
+	return 0
 }
 
 // checkWorkerBinary returns NotFound if the worker program has not been built.
