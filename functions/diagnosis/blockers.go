@@ -49,6 +49,8 @@ const (
 	// launchFailureAge is how long a failed launch of a machine is reported. The
 	// cloud's scaling group tries again meanwhile.
 	launchFailureAge = 30 * time.Minute
+	// lossShown is how long the last heartbeat of a pool without a living worker is told.
+	lossShown = 10 * time.Minute
 )
 
 // StatusOf returns the run's status at the time now, with its blockers.
@@ -152,9 +154,13 @@ func (c *poolCounts) add(w status.WorkerStatus, s status.Status) {
 	}
 }
 
-// lostWorkers returns the dead workers whose shards are not reassigned yet.
+// lostWorkers returns the dead workers whose shards are not reassigned yet. If no other worker of their pool lives, the
+// blocker of the pool tells that.
 func lostWorkers(p status.Progress, s status.Status, now time.Time) (out []status.Blocker) {
 	for _, w := range p.Workers {
+		if !status.AliveIn(p.Workers, w.Pool) {
+			continue
+		}
 		silent := now.Sub(w.HeartbeatAt)
 		if held := w.HeldOf(s.Run); !w.Alive && held > 0 && w.State != health.Gone && silent < reassignWithin {
 			out = append(out, status.Blocker{Code: LostWorker,
@@ -179,6 +185,9 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		return append(out, noServerOf(p, pool))
 	case c.alive == 0:
 		text := fmt.Sprintf("no worker of pool %s is alive", pool)
+		if silent := now.Sub(lastHeartbeat(p.Workers, pool)); silent < lossShown {
+			text += "; the last heartbeat was " + figures.Duration(silent) + " ago"
+		}
 		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
 			text += fmt.Sprintf("; a machine could not come up %s ago: %s", figures.Duration(ago), p.Fleet.Absent)
 		}
@@ -210,6 +219,16 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		return append(out, b)
 	}
 	return append(out, stalled(s, p.Manifest.Config, c, now)...)
+}
+
+// lastHeartbeat returns the time of the last heartbeat of the pool's workers that died.
+func lastHeartbeat(workers []status.WorkerStatus, pool string) (at time.Time) {
+	for _, w := range workers {
+		if w.Pool == pool && !w.Alive && w.State != health.Gone && w.HeartbeatAt.After(at) {
+			at = w.HeartbeatAt
+		}
+	}
+	return at
 }
 
 // noServerOf returns the blocker of a pool without a worker while workers of other pools live. `rollout up` starts a

@@ -70,8 +70,15 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		"workers of other pools only, where pools have machines of their own": {func(p *status.Progress) {
 			p.Workers[0].Pool, p.Hints = "other", inCloud
 		}, diagnosis.NoWorker, "pool default is alive"},
-		"worker just died":   {lastHeartbeat(6 * time.Second), diagnosis.LostWorker, "6s ago and it holds 3 shards"},
-		"worker died before": {lastHeartbeat(time.Hour), diagnosis.NoWorker, ""},
+		"worker just died": {func(p *status.Progress) {
+			lastHeartbeat(6 * time.Second)(p)
+			other := statustest.Worker(7)
+			other.Worker = "another"
+			p.Workers = append(p.Workers, other)
+		}, diagnosis.LostWorker, "6s ago and it holds 3 shards"},
+		"only worker just died": {lastHeartbeat(6 * time.Second), diagnosis.NoWorker,
+			"is alive; the last heartbeat was 6s ago start `rollout up`"},
+		"only worker died before": {lastHeartbeat(time.Hour), diagnosis.NoWorker, "pool default is alive start `rollout up`"},
 		"engine away": {func(p *status.Progress) {
 			p.Workers[0].Engine = status.EngineAway
 			p.Workers[0].Load = health.Load{UnavailableReason: "connection refused",

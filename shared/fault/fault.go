@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -65,7 +66,11 @@ func (e *Error) Error() string {
 	if msg == "" {
 		msg = e.Kind.String()
 	}
-	if e.Remedy != "" {
+	switch inner := RemedyOf(e.Err); {
+	case e.Remedy == "":
+	case inner != "" && strings.HasSuffix(msg, inner+")"): // one pair of brackets for both
+		msg = strings.TrimSuffix(msg, ")") + "; " + e.Remedy + ")"
+	default:
 		msg += " (" + e.Remedy + ")"
 	}
 	return msg

@@ -100,6 +100,9 @@ func TestErrorText(t *testing.T) {
 		{Wrap(New(NotFound, "gone"), "get %s", "a"), "get a: gone"},
 		{&Error{Kind: Denied, Op: "put a", Remedy: "free space"}, "put a (free space)"},
 		{&Error{Kind: Denied, Op: "put a", Err: io.EOF, Remedy: "free space"}, "put a: EOF (free space)"},
+		{&Error{Op: "put a", Err: &Error{Op: "open b", Remedy: "free space"}, Remedy: "try again"},
+			"put a: open b (free space; try again)"},
+		{&Error{Op: "put a", Err: errors.New("open b (no)"), Remedy: "try again"}, "put a: open b (no) (try again)"},
 		{&Error{Kind: Denied}, "denied"},
 		{&Error{Kind: 99}, "unknown"},
 	} {

@@ -199,8 +199,8 @@ func (e *Env) inferFollow(
 		return err
 	}
 	if !status.Phase.Ended() {
-		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("run %s is paused: %s", status.Run, status.Message),
-			Remedy: "start the same command again to continue"}
+		return fault.New(fault.Unavailable, "%s", progress.WithRemedy(
+			fmt.Sprintf("run %s is paused: %s", status.Run, status.Message), "start the same command again to continue"))
 	}
 	if err := b.Publish(ctx); err != nil {
 		return err

@@ -27,7 +27,8 @@ func statusCommand(e *Env) *cobra.Command {
 		Long: "Shows the open runs and those that ended last, newest first, or one run, and the workers. It says how many\n" +
 			"more have ended: --limit, --since and --all show them.\n\n" +
 			"With --watch, it updates the display until RUN (without RUN: every run) has ended, and exits with 1 if a\n" +
-			"run that it watched did not succeed. Ctrl-C ends only the display.\n\n" + runHelp,
+			"run that it watched did not succeed. Without any run it waits for the first one on a terminal, and ends\n" +
+			"elsewhere. Ctrl-C ends only the display.\n\n" + runHelp,
 		Args: arguments(1, "RUN"),
 	}
 	location := locationFlags(c)

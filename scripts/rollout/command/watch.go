@@ -32,6 +32,7 @@ type watcher struct {
 	drawn    map[identity.RunID]string        // JSON output: the facts of each run as last written
 	lines    map[identity.RunID]progress.View // plain output: the view of each run
 	blockers map[identity.RunID]string        // plain output: the codes of each run's blockers as last written
+	drawing  bool                             // the output is a terminal
 	display  *terminal.Display                // terminal output
 	answered bool                             // at least one request succeeded
 	failing  bool                             // the last request failed, and a line says so
@@ -45,6 +46,7 @@ func newWatcher(s *statusView) *watcher {
 		drawn:      map[identity.RunID]string{},
 		lines:      map[identity.RunID]progress.View{},
 		blockers:   map[identity.RunID]string{},
+		drawing:    !s.json && terminal.SupportsANSI(s.Out),
 		display:    terminal.NewDisplay(s.Out),
 	}
 }
@@ -104,7 +106,7 @@ func (w *watcher) show(o api.Overview) (done bool, err error) {
 	if err := w.draw(o); err != nil {
 		return false, err
 	}
-	if w.allEnded(o.Runs) && !w.awaitsUpload(o) {
+	if w.allEnded(o.Runs) && !w.awaitsFirst(o) && !w.awaitsUpload(o) {
 		return true, w.outcome(o.Runs)
 	}
 	return false, nil
@@ -135,6 +137,9 @@ func (w *watcher) allEnded(runs []status.Status) bool {
 	return all
 }
 
+// awaitsFirst reports whether there is no run yet, on a terminal, where a person waits for one.
+func (w *watcher) awaitsFirst(o api.Overview) bool { return w.drawing && len(o.Runs) == 0 }
+
 // awaitsUpload reports whether there is no run yet, and a prompts file that is to become one.
 func (w *watcher) awaitsUpload(o api.Overview) bool {
 	return len(o.Runs) == 0 && slices.ContainsFunc(o.Uploads, func(u api.Upload) bool { return input.IsPromptsKey(u.Key) })
@@ -159,7 +164,7 @@ func (w *watcher) draw(o api.Overview) error {
 		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r status.Status) bool { return !w.changed(o, r) })
 		_, err := io.WriteString(w.Out, jsonLines(o, changed))
 		return err
-	case terminal.SupportsANSI(w.Out):
+	case w.drawing:
 		return w.redraw(o)
 	}
 	w.append(o)

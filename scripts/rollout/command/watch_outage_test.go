@@ -104,3 +104,21 @@ func TestWatchSurvivesNetworkOutage(t *testing.T) {
 		})
 	}
 }
+
+func TestWatchWaitsForTheFirstRunOnlyOnATerminal(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ drawing, json, ends bool }{
+		"a terminal": {drawing: true},
+		"a pipe":     {ends: true},
+		"JSON":       {json: true, ends: true},
+	} {
+		var out bytes.Buffer
+		w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &out, Clock: clock.System{},
+			Getenv: func(string) string { return "" }}, json: c.json})
+		w.drawing = c.drawing
+		done, err := w.show(api.Overview{})
+		if done != c.ends || err != nil || strings.Contains(out.String(), "no runs yet") != c.drawing {
+			t.Errorf("%s: it ends: %v, %v\n%s", name, done, err, &out)
+		}
+	}
+}

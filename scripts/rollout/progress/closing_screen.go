@@ -51,7 +51,8 @@ func Outcome(s status.Status, path func(key string) string) error {
 		text = fmt.Sprintf("run %s: %s of %s failed (see %s)",
 			s.Run, Count(s.Items.AtFault()), figures.Of(s.Items.Total, "item"), path(s.Errors))
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
-		text = fmt.Sprintf("run %s is paused: %s (`rollout resume %s` lets it go on)", s.Run, s.Message, s.Run)
+		text = WithRemedy(fmt.Sprintf("run %s is paused: %s", s.Run, s.Message),
+			fmt.Sprintf("`rollout resume %s` lets it go on", s.Run))
 	default:
 		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
 		if s.Message != "" {

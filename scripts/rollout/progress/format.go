@@ -77,12 +77,18 @@ func FormatTokenRate(rate *float64) string {
 	return figures.Whole(*rate) + " tokens/s"
 }
 
-// FormatBlocker formats what blocks a run, with the remedy in parentheses.
-func FormatBlocker(b status.Blocker) string {
-	if b.Remedy == "" {
-		return b.Text
+// FormatBlocker formats what blocks a run, with the remedy.
+func FormatBlocker(b status.Blocker) string { return WithRemedy(b.Text, b.Remedy) }
+
+// WithRemedy adds a remedy to a text: in brackets, unless one of them has some already.
+func WithRemedy(text, remedy string) string {
+	switch {
+	case remedy == "":
+		return text
+	case strings.HasSuffix(text, ")") || strings.Contains(remedy, "("):
+		return text + "; " + remedy
 	}
-	return b.Text + " (" + b.Remedy + ")"
+	return text + " (" + remedy + ")"
 }
 
 // maxETA is the largest estimate that is displayed.

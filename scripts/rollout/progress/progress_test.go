@@ -117,6 +117,20 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+func TestRemediesAreNotNestedInBrackets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, remedy, want string }{
+		{"no worker is alive", "start `rollout up`", "no worker is alive (start `rollout up`)"},
+		{"paused: refused (mend it)", "`rollout resume X` helps", "paused: refused (mend it); `rollout resume X` helps"},
+		{"slow", "allow more (in_flight)", "slow; allow more (in_flight)"},
+		{"paused", "", "paused"},
+	} {
+		if got := progress.WithRemedy(c.text, c.remedy); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
