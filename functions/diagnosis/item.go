@@ -62,6 +62,8 @@ type ItemReport struct {
 	Next    string        `json:"next"` // what happens next, or what the user can do
 
 	manifest record.Manifest // of its role; zero if its input is gone
+	shard    int             // -1 if it is not planned
+	copied   bool            // it asks the same as an earlier item
 	line     []byte          // nil if it is gone or too long
 	row      []byte          // of a checkpoint
 }
@@ -128,7 +130,7 @@ func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w
 	if !p.State.Phase.Ended() {
 		return nil, fault.Wrap(why, "look for the item")
 	}
-	t := ItemReport{History: []string{"the input is gone: only the run's files were read"}}
+	t := ItemReport{History: []string{"the input is gone: only the run's files were read"}, shard: -1}
 	name := dialect.Name(p.Manifest.Dialect)
 	byID := func(row []byte) bool {
 		id, ok := dialect.ScanID(name, row)
@@ -183,7 +185,7 @@ func (t *ItemReport) failed(f dialect.Failure) {
 
 // itemReport reports on one line.
 func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLine, now time.Time) (ItemReport, error) {
-	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}}
+	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}, shard: -1}
 	loc, err := x.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
 	planned := err == nil
 	if err != nil && !fault.Is(err, fault.NotFound) {
@@ -210,7 +212,7 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 	if !planned {
 		return x.unplanned(ctx, p, t)
 	}
-	t.Position = int(f.place.Item - loc.FirstItem())
+	t.Position, t.shard = int(f.place.Item-loc.FirstItem()), loc.Shard()
 	if kept, err := x.kept(ctx, p, &t, loc.Shard()); err != nil || kept {
 		return t, err
 	}
@@ -267,6 +269,7 @@ func (t *ItemReport) read(m record.Manifest, l input.Line) {
 		t.Why = fmt.Sprintf("line %d of %s has the same id and came first", l.Duplicate.Line, l.Duplicate.File)
 		t.say("it is a duplicate: %s", t.Why)
 	case l.Original != nil:
+		t.copied = true
 		t.say("it asks the same as line %d of %s (item %d): that one is asked for both",
 			l.Original.Line, l.Original.File, l.Original.Item)
 	}
@@ -294,11 +297,18 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 	now time.Time) error {
 	ended := p.State.Phase.Ended()
 	t.say("%s", t.Shard.Describe(now))
+	if ended && d.State == shard.Done && (d.Result != nil || d.Checkpoint != nil) && t.Role == "" {
+		if found, err := x.fromJoined(ctx, p, t, d); err != nil || found {
+			return err
+		}
+	}
 	switch {
 	case ended && p.State.Done.Set.Has(d.Shard) && d.State == shard.Pending: // its document is cleaned up
 		return x.findInOutputs(ctx, p, t)
 	case ended && (d.State != shard.Done || p.State.FrozenFrontier > 0 && d.Shard >= p.State.FrozenFrontier):
 		t.markUnprocessed(p.State.Reason.Class(), "the run ended before its shard was sent")
+		return x.findInOutputs(ctx, p, t)
+	case ended && d.State == shard.Done && d.Result != nil && t.Role == "":
 		return x.findInOutputs(ctx, p, t)
 	case d.State == shard.Done && d.Result != nil:
 		read := x.fromResult
@@ -387,9 +397,9 @@ func (t *ItemReport) markUnprocessed(c fault.Class, why string) {
 func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
 	before, failure, at, err := x.errorRow(ctx, p, t, d)
 	switch {
-	case fault.Is(err, fault.NotFound): // cleaned up: the run's files have the row
+	case fault.Is(err, fault.NotFound): // freed: the run has ended since, and its files have the row
 		t.State = Answered
-		return nil
+		return x.endedSince(ctx, p, t)
 	case err != nil:
 		return err
 	case failure != nil:
@@ -413,8 +423,8 @@ func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemRe
 // requests once, which has an index.
 func (x *Explainer) fromIndexed(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
 	b, err := input.ReadObject(ctx, x.ports.Blobs, d.Result.Key, d.Result.Length)
-	if fault.Is(err, fault.NotFound) { // cleaned up: the run's files have the row
-		return nil
+	if fault.Is(err, fault.NotFound) { // freed: the run has ended since, and its files have the row
+		return x.endedSince(ctx, p, t)
 	}
 	if err != nil {
 		return err
@@ -533,6 +543,12 @@ func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *It
 func (x *Explainer) findInOutputs(ctx context.Context, p status.Progress, t *ItemReport) error {
 	if t.Role != "" {
 		return nil
+	}
+	if row, err := x.joined(ctx, p, t); err != nil || row != nil {
+		if row != nil {
+			t.inFiles(p, row)
+		}
+		return err
 	}
 	name := dialect.Name(p.Manifest.Dialect)
 	if t.State != Answered {

@@ -3,6 +3,7 @@ package finalize
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 
 	"rollout/shared/blob"
@@ -10,6 +11,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -23,9 +25,11 @@ import (
 // for concurrent use.
 type Tail struct {
 	*writer
-	file string
-	to   *sink
-	at   int // the first shard that is not written
+	file   string
+	to     *sink
+	at     int        // the first shard that is not written
+	blobs  blob.Store // without the check for the run's end
+	partly bool       // a part of the rows of shard at may be written
 	// checked says that the run has ended, and that its file begins with what was written.
 	checked bool
 }
@@ -40,12 +44,14 @@ func (f *Finalizer) Tail(ctx context.Context, id identity.RunID, file string, to
 	if m.Kind == config.KindTrain {
 		return nil, fault.New(fault.Invalid, "run %s is a training: it has no rows before its end", id)
 	}
-	t := &Tail{file: file, to: sinkOf(to)}
+	t := &Tail{file: file, to: sinkOf(to), blobs: f.Blobs}
+	reader := *f
+	reader.Blobs = openRun{f.Blobs, f.Docs, id}
 	out, errs := t.to, sinkOf(io.Discard)
 	if file == record.ErrorsFile {
 		out, errs = errs, out
 	}
-	t.writer = f.writerTo(m, run.New(id), out, errs, sinkOf(io.Discard))
+	t.writer = reader.writerTo(m, run.New(id), out, errs, sinkOf(io.Discard))
 	return t, nil
 }
 
@@ -65,10 +71,45 @@ func (t *Tail) Advance(ctx context.Context) (run.State, error) {
 	if s.Phase.Ended() {
 		write = t.rest
 	}
-	if err := write(ctx); err != nil {
+	err := write(ctx)
+	if errors.Is(err, errEnded) { // results are freed then
+		t.partly = true
+		if _, _, err = host.Load(ctx, t.Docs, record.CoordinatorKey(t.manifest.Run), &s); err == nil {
+			t.state = s
+			err = t.rest(ctx)
+		}
+	}
+	if err != nil {
 		return s, fault.Wrap(err, "read the rows of run %s", t.manifest.Run)
 	}
 	return s, t.to.Flush()
+}
+
+// errEnded is the error of a read of an object that is gone because its run has ended.
+var errEnded = errors.New("the run has ended meanwhile")
+
+// openRun is a bucket from which the results of an open run are read. That an object is gone
+// does not mean that it is lost if the run has ended meanwhile.
+type openRun struct {
+	blob.Store
+	docs document.Store
+	run  identity.RunID
+}
+
+// Get opens an object for reading; see blob.Store.
+func (o openRun) Get(ctx context.Context, key string, opts blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	r, info, err := o.Store.Get(ctx, key, opts)
+	if !fault.Is(err, fault.NotFound) {
+		return r, info, err
+	}
+	var s run.State
+	if _, _, loadErr := host.Load(ctx, o.docs, record.CoordinatorKey(o.run), &s); loadErr != nil {
+		return nil, info, loadErr
+	}
+	if s.Phase.Ended() {
+		return nil, info, fault.WithKind(fault.Unavailable, errEnded, "read %s", key)
+	}
+	return nil, info, err
 }
 
 // Rows returns how many items have their row in what was written or, of a tail of
@@ -105,6 +146,7 @@ func isSealed(d shard.Doc) bool { return d.State == shard.Done && d.Result == ni
 
 // rest writes what the file of the ended run has behind the rows that are written.
 func (t *Tail) rest(ctx context.Context) error {
+	t.Blobs = t.blobs
 	if err := t.checkWritten(ctx); err != nil {
 		return err
 	}
@@ -131,24 +173,30 @@ func (t *Tail) rest(ctx context.Context) error {
 // checkWritten returns Corrupt if the rows that are written are not the first ones of the
 // file: a result was lost after its rows were read.
 func (t *Tail) checkWritten(ctx context.Context) error {
-	if t.at == 0 || t.checked {
+	if t.at == 0 && t.to.written == 0 || t.checked {
 		return nil
 	}
 	b, err := input.ReadPart(ctx, t.Blobs, record.FileEntriesKey(t.manifest.Run), 0,
-		int64(t.at)*shardtable.FileEntrySize)
+		int64(min(t.at+1, t.state.Shards))*shardtable.FileEntrySize)
 	if err != nil {
 		return err
 	}
-	length := uint64(0)
-	for ; len(b) >= shardtable.FileEntrySize; b = b[shardtable.FileEntrySize:] {
+	length, next := uint64(0), uint64(0) // of the shards that are written, and of the one behind them
+	for n := 0; len(b) >= shardtable.FileEntrySize; b = b[shardtable.FileEntrySize:] {
 		e := shardtable.ParseFileEntry(b)
+		size := e.Outputs
 		if t.file == record.ErrorsFile {
-			length += e.Errors
-		} else {
-			length += e.Outputs
+			size = e.Errors
 		}
+		switch {
+		case n < t.at:
+			length += size
+		case t.partly:
+			next = size
+		}
+		n++
 	}
-	if length != t.to.written {
+	if t.to.written < length || t.to.written > length+next {
 		return &fault.Error{Kind: fault.Corrupt, Remedy: "read the file of the ended run: `rollout results`",
 			Err: fault.New(fault.Corrupt, "the file has other rows than those that were read before")}
 	}

@@ -1,10 +1,13 @@
 package finalize_test
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 
 	"rollout/functions/finalize"
+	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
@@ -118,4 +121,45 @@ func TestTailOfATrainingIsInvalid(t *testing.T) {
 	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
+}
+
+// The results of a run that has ended are freed. A tail that reads them meanwhile goes on with
+// the file, also behind a part of a shard's rows.
+func TestTailGoesOnWithTheFileWhenResultsAreFreed(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.save(run.Finalizing, 4)
+	if err := d.finalize(); err != nil {
+		t.Fatal(err)
+	}
+	completions := d.file(record.CompletionsFile)
+	for _, written := range []int{0, 1} {
+		freed := d
+		freed.Blobs = freedMeanwhile{Store: d.Blobs, gone: record.ShardObjectKey(id, written, 1, "result"),
+			end: func() { d.save(run.Stopped, 4) }}
+		out := freed.tail(record.CompletionsFile)
+		if written > 0 {
+			out.wantAfter("a shard is committed", run.Running, 1, "a0\na1\n")
+		}
+		d.save(run.Running, 2) // as the tail reads it
+		s, err := out.Advance(t.Context())
+		if err != nil || s.Phase != run.Stopped || out.out.String() != completions {
+			t.Errorf("after %d shards: %s, %v, the tail has\n%q, want\n%q", written, s.Phase, err, out.out.String(), completions)
+		}
+	}
+}
+
+// freedMeanwhile is a bucket whose run ends, and frees its results, when one is read.
+type freedMeanwhile struct {
+	blob.Store
+	gone string
+	end  func()
+}
+
+func (b freedMeanwhile) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if key == b.gone {
+		b.end()
+		return nil, blob.Info{}, fault.New(fault.NotFound, "there is no %s", key)
+	}
+	return b.Store.Get(ctx, key, o)
 }

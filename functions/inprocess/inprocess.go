@@ -54,7 +54,8 @@ type Config struct {
 	PlanConcurrency int
 	// Segments, if not nil, makes the functions work as in clouds: they plan with
 	// leases, share runs with other coordinators, and write the files of large runs
-	// in segments. Otherwise files are written behind the commit frontier.
+	// in segments, and keep the work files of ended runs. Otherwise files are written behind
+	// the commit frontier, and work files are freed by the deployment's config.
 	Segments *finalize.SegmentOptions
 	// BatchDelay is how long events are collected for coordinate. Default: 50 ms.
 	BatchDelay time.Duration
@@ -70,7 +71,8 @@ type System struct {
 	coordinate *coordinate.Coordinator
 	finalize   *finalize.Finalizer
 	reclaim    *reclaim.Reclaimer
-	visibility time.Duration // of messages being handled
+	freer      *reclaim.Freer // nil: work files of ended runs are kept
+	visibility time.Duration  // of messages being handled
 
 	followers followers
 }
@@ -97,6 +99,10 @@ func New(p host.Ports, cfg Config) *System {
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
+	if !shared && cfg.Deployment.Storage.KeepWork != config.KeepWorkAll {
+		s.freer = reclaim.NewFreer(p)
+		s.reclaim.FreeWith(s.freer)
+	}
 	s.coordinate = coordinate.New(p, ix, coordinate.Options{
 		Timings: t, Grace: cfg.Deployment.Defaults.Limits.Grace.Std(), Shared: shared,
 		Kinds: cfg.Kinds,
@@ -120,6 +126,9 @@ func (s *System) Run(ctx context.Context) error {
 	if s.cfg.Uploads != nil {
 		all.Go(func() { s.runUploadScan(ctx) })
 	}
+	if s.freer != nil {
+		all.Go(func() { s.runFree(ctx) })
+	}
 	for range dispatchConcurrency {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}
@@ -127,5 +136,6 @@ func (s *System) Run(ctx context.Context) error {
 		all.Go(func() { s.consume(ctx, host.PlanQueue, s.dispatch) })
 	}
 	all.Wait()
+	s.freeLast(ctx)
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // open returns the states of the open runs. It asks for the plans of runs that
-// coordinate has no state of, and moves ended runs to the index of ended ones. It skips
-// documents that can't be read, and returns their errors together.
+// coordinate has no state of, frees the work files of ended runs (see Freer), and moves
+// these to the index of ended ones. It skips documents that can't be read, and returns
+// their errors together.
 func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State, failed error) {
 	r.states.begin()
 	var notes []document.Doc
@@ -62,7 +63,8 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 		}
 	}
 	refused, err := r.replanUnseen(ctx, unseen, now)
-	return states, errors.Join(failed, err, r.moveEnded(ctx, append(ended, refused...)))
+	freed, freeErr := r.free(ctx, ended, freedAtOnce)
+	return states, errors.Join(failed, err, freeErr, r.moveEnded(ctx, append(freed, refused...)))
 }
 
 // maxRetryInterval bounds the interval of retries: a function runs no longer.

@@ -9,8 +9,9 @@
 //
 //  1. After a suspend of the machine, or a change of the clock, skip scans until
 //     all workers had time to renew their heartbeats.
-//  2. Read the index of open runs. Move runs that have ended to the index of ended ones.
-//     Ask for the plan of runs that coordinate has no state of.
+//  2. Read the index of open runs. Free the work files of runs that have ended, if a
+//     Freer is set, and move the runs to the index of ended ones. Ask for the plan of runs
+//     that coordinate has no state of.
 //  3. Read the heartbeats. Mark dead workers once. Delete the heartbeats of
 //     workers that ended long ago.
 //  4. For each open run, wake coordinate if effects, a plan, a finalize or a
@@ -66,6 +67,7 @@ type Reclaimer struct {
 	beats       decoded[health.Heartbeat]
 	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
 	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
+	freer       *Freer                       // optional: see FreeWith
 }
 
 // New returns a reclaimer.

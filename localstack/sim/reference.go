@@ -68,7 +68,7 @@ func (s *scenario) beginReference(ctx context.Context, st run.State) {
 		if d.Result == nil {
 			continue
 		}
-		in, rows, err := result.ReadShard(ctx, s.bucket, index, u.manifest, d)
+		in, rows, err := result.ReadShard(ctx, withFreed{s.store}, index, u.manifest, d)
 		if err != nil {
 			s.t.Fatalf("seed %d: shard %d: %v", s.seed, n, err)
 		}

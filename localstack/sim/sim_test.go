@@ -87,6 +87,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			if !st.Phase.Ended() {
 				break
 			}
+			s.awaitFreed(ctx)
 			s.check(ctx, st)
 			if !s.retry(ctx) {
 				break
@@ -95,9 +96,13 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			st = s.awaitEnd(ctx)
 		}
 		<-lived
+		if st.Phase.Ended() {
+			s.awaitFreed(ctx)
+		}
 		end()
 		all.Wait() // ending processes release what they hold
 		if st.Phase.Ended() {
+			s.freeAll(t.Context())
 			s.check(t.Context(), st)
 			w.checkNeighbours(t.Context())
 			w.checkLimit()

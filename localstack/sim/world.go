@@ -80,6 +80,7 @@ type world struct {
 	http        *httpServers // nil in worlds whose workers have the fakeEngine alone
 
 	bucket    *memory.Bucket
+	store     keptBlobs // the bucket, as all processes use it
 	docs      *memory.Documents
 	queues    *memory.Queues
 	deploy    config.Deployment
@@ -101,6 +102,7 @@ func newWorld(t testing.TB, seed uint64, http, rollout, shared bool) *world {
 	w := &world{t: t, seed: seed, rand: r, timings: host.Timings(deploy.Health), deploy: deploy, startedAt: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 	}
+	w.store = keptBlobs{w.bucket, w, memory.NewBucket(clock.System{})}
 	w.audit = newAudit(w)
 	w.poison = w.drawPoison()
 	w.limit.Amount = w.drawLimit()
@@ -141,7 +143,7 @@ func (w *world) tracef(format string, args ...any) {
 func (w *world) ports(p *process) host.Ports {
 	policy := retry.Policy{Rand: func() float64 { return float64(w.rand.uint64("retry/"+p.name)>>11) / (1 << 53) }}
 	return host.Ports{
-		Blobs: blobs{p, w.bucket}, Docs: workerDocuments{document.Reliable(documents{p, w.docs}, policy), p},
+		Blobs: blobs{p, w.store}, Docs: workerDocuments{document.Reliable(documents{p, w.docs}, policy), p},
 		Queues: queue.Reliable(queues{p, w.queues}, policy), Clock: p, Source: p.name,
 		Log: slog.New(slog.NewTextHandler(logWriter{w, p}, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
@@ -264,9 +266,9 @@ func (w *world) api() *api.Service {
 		Log: slog.New(slog.DiscardHandler)}, w.deploy, cloud.OneMachine())
 }
 
-// object reads an object without faults.
+// object reads an object without faults, also one that was freed.
 func (w *world) object(ctx context.Context, key string) []byte {
-	r, _, err := w.bucket.Get(ctx, key, blob.GetOptions{})
+	r, _, err := withFreed{w.store}.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
 		w.t.Fatalf("seed %d: %v", w.seed, err)
 	}

@@ -37,6 +37,7 @@ func (d Deployment) check(c *checker) {
 		c.label("bucket", d.Bucket, maxBucket, ".")
 	}
 	d.Input.check(c, "input", d.Cloud.Configured())
+	d.Storage.check(c, "storage", d.Cloud.Configured())
 	d.Cloud.check(c, "cloud")
 	d.Health.check(c, "health")
 	d.Worker.check(c, "worker")
@@ -102,6 +103,16 @@ func (p PromptsFolder) check(c *checker, at string, inCloud bool) {
 	}
 	if inCloud && p != DefaultPromptsFolder() {
 		c.add(at+".settle", "objects of a bucket appear whole: remove it")
+	}
+}
+
+func (s WorkStorage) check(c *checker, at string, inCloud bool) {
+	values := []string{KeepWorkIndex, KeepWorkAll}
+	if !slices.Contains(values, s.KeepWork) {
+		c.oneOf(at+".keep_work", "value", s.KeepWork, values)
+	}
+	if inCloud && s.KeepWork == KeepWorkAll {
+		c.add(at+".keep_work", "the lifecycle of the bucket deletes work files: remove it")
 	}
 }
 

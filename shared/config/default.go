@@ -42,6 +42,7 @@ func DefaultDeployment() Deployment {
 		SchemaVersion: SchemaVersion,
 		Bucket:        "local",
 		Input:         DefaultPromptsFolder(),
+		Storage:       WorkStorage{KeepWork: KeepWorkIndex},
 		Health:        DefaultHealth(),
 		Worker:        DefaultWorker(),
 		Defaults:      DefaultRun(),
@@ -95,6 +96,7 @@ func DefaultInfer() Infer {
 	return Infer{
 		SchemaVersion: SchemaVersion,
 		Workers:       InferWorkers{Count: 1},
+		Storage:       InferStorage{KeepWork: KeepWorkIndex},
 		Shard:         DefaultShard(),
 		Limits:        DefaultLimits(),
 		Health:        DefaultHealth(),

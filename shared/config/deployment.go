@@ -16,6 +16,7 @@ type Deployment struct {
 	Bucket        string        `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
 	Cloud         Cloud         `toml:"cloud"`
 	Input         PromptsFolder `toml:"input"`
+	Storage       WorkStorage   `toml:"storage"`
 	Health        Health        `toml:"health"`
 	Worker        Worker        `toml:"worker"`
 	Engine        Engine        `toml:"engine"` // of pools that name none
@@ -34,6 +35,19 @@ type PromptsFolder struct {
 	// Settle is how long a file must not have changed before it becomes a run; default: 1s.
 	Settle Duration `toml:"settle"`
 }
+
+// WorkStorage says what an installation on one machine keeps of a run that has ended besides
+// its output files. In a cloud, the bucket's lifecycle decides.
+type WorkStorage struct {
+	// KeepWork is KeepWorkIndex or KeepWorkAll; default: KeepWorkIndex.
+	KeepWork string `toml:"keep_work"`
+}
+
+// Values of WorkStorage.KeepWork.
+const (
+	KeepWorkIndex = "index" // what retries and questions about items read
+	KeepWorkAll   = "all"   // also the results and checkpoints of shards
+)
 
 // Health holds the timings of heartbeats. The defaults are DefaultHealth, and
 // DefaultCloudHealth in a cloud. Check requires: interval < self-fence timeout <
@@ -307,7 +321,8 @@ type InferWorkers struct {
 	Count int `toml:"count"` // at least 1; default: 1
 }
 
-// InferStorage names the folder of the run's state.
+// InferStorage names the folder of the run's state, and says what stays there.
 type InferStorage struct {
-	Path string `toml:"path"` // default: <output.dir>/.rollout
+	Path     string `toml:"path"`      // default: <output.dir>/.rollout
+	KeepWork string `toml:"keep_work"` // as WorkStorage.KeepWork
 }

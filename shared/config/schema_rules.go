@@ -229,9 +229,11 @@ func schemaRules() map[string]schemaRule {
 		"TrainStorage.backend": choice("", "embedded"),
 
 		"InferInput.glob": {minLength: 1, maxLength: maxText}, "InferOutput.dir": {minLength: 1, maxLength: maxText},
-		"InferStorage.path": text, "InferWorkers.count": between(1, maxWorkers),
+		"InferStorage.path": text, "InferStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
+		"InferWorkers.count": between(1, maxWorkers),
 
-		"Deployment.secrets": named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
+		"WorkStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
+		"Deployment.secrets":    named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
 		"Engine.stream": choice("", StreamAuto, StreamAlways, StreamNever), "Engine.in_flight": between(0, maxInFlight),
 		"Engine.ready":         {pattern: "^(|auto|none|/.*)$", maxLength: maxText},
 		"Worker.in_flight":     between(0, maxInFlight),

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"rollout/shared/core/identity"
@@ -179,3 +180,22 @@ func RunFromKey(key string) (identity.RunID, bool) {
 	r := identity.RunID(id)
 	return r, r.Valid()
 }
+
+// ShardObjectsDir returns the prefix of the results and checkpoints of a run's shards.
+func ShardObjectsDir(r identity.RunID) string { return fmt.Sprintf("%s%s/shards/", WorkPrefix, r) }
+
+// ShardOfObject returns the shard that an object with a ShardObjectKey of the run is of; ok is
+// false for any other object.
+func ShardOfObject(r identity.RunID, key string) (shard int, ok bool) {
+	rest, ok := strings.CutPrefix(key, ShardObjectsDir(r))
+	if !ok {
+		return 0, false
+	}
+	folder, name, _ := strings.Cut(rest, "/")
+	number, _, ok := strings.Cut(name, "-")
+	shard, err := strconv.Atoi(number)
+	return shard, ok && err == nil && shard >= 0 && folder == strconv.Itoa(shard/shardsPerFolder)
+}
+
+// TrainingFilesDir returns the prefix of the files that a training leaves; see TrainedFile.
+func TrainingFilesDir(r identity.RunID) string { return fmt.Sprintf("%s%s/files/", WorkPrefix, r) }

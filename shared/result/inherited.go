@@ -6,7 +6,6 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
-	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
@@ -18,7 +17,7 @@ import (
 // are gone or changed.
 func ReadKept(ctx context.Context, blobs blob.Store, m record.Manifest,
 	in shardtable.Inherited) (kept []Row, c shard.Counts, err error) {
-	rows, err := ReadInherited(ctx, blobs, m, in)
+	rows, err := ReadJoined(ctx, blobs, m.Parent.Run, dialect.Name(m.Dialect), in)
 	if err != nil {
 		return nil, c, err
 	}
@@ -36,26 +35,6 @@ func ReadKept(ctx context.Context, blobs blob.Store, m record.Manifest,
 	return kept, c, nil
 }
 
-// ReadInherited returns the rows of a shard in the output files of a child's parent,
-// in item order: an error row names its item, and the others are the answered ones.
-func ReadInherited(ctx context.Context, blobs blob.Store, m record.Manifest,
-	in shardtable.Inherited) ([]Row, error) {
-	outputs, err := linesOf(ctx, blobs, record.OutputKey(m.Parent.Run, record.CompletionsFile), in.OutputAt, in.Outputs)
-	if err != nil {
-		return nil, err
-	}
-	errs, err := linesOf(ctx, blobs, record.OutputKey(m.Parent.Run, record.ErrorsFile), in.ErrorAt, in.Errors)
-	if err != nil {
-		return nil, err
-	}
-	of := Of{Dialect: dialect.Name(m.Dialect), First: in.FirstItem, Items: in.Items()}
-	rows, ok := of.order(outputs, errs)
-	if !ok || len(outputs) != int(in.OK) {
-		return nil, changedFiles(m)
-	}
-	return rows, nil
-}
-
 // linesOf reads the lines of a part of an object, with their line feeds.
 func linesOf(ctx context.Context, blobs blob.Store, key string, at, length uint64) (lines [][]byte, err error) {
 	if length == 0 {
@@ -66,8 +45,4 @@ func linesOf(ctx context.Context, blobs blob.Store, key string, at, length uint6
 		return nil, err
 	}
 	return linesIn(b), nil
-}
-
-func changedFiles(m record.Manifest) error {
-	return fault.New(fault.Corrupt, "the output files of run %s are not those that it wrote", m.Parent.Run)
 }

@@ -158,8 +158,10 @@ func WriteDeployment(dir string, c config.Infer) error {
 		Pools         []config.Pool `toml:"pool"`
 
 		Graders map[string]config.GraderService `toml:"graders,omitempty"`
+		Storage config.WorkStorage              `toml:"storage"`
 	}{config.SchemaVersion, c.Health, c.Worker, c.Engine, c.Secrets(),
-		[]config.Pool{{Name: "default", Model: c.Model.URI}}, c.Graders}
+		[]config.Pool{{Name: "default", Model: c.Model.URI}}, c.Graders,
+		config.WorkStorage{KeepWork: c.Storage.KeepWork}}
 	var b bytes.Buffer
 	b.WriteString("# Written by `rollout infer batch` from its own config at every start.\n")
 	if err := toml.NewEncoder(&b).Encode(d); err != nil {

@@ -248,7 +248,10 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 		_, err = io.WriteString(o.env.Err, progress.Headline(s, terminal.Columns(o.env.Err)))
 		return err
 	}
-	return progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path)
+	if err := progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path); err != nil {
+		return err
+	}
+	return progress.WriteKept(ctx, o.env.Err, s, o.prepared.Bucket, keepsWork(o.prepared.deployment))
 }
 
 // noteUploads prints why files among the prompts are not runs. Those that are named like prompts files count as

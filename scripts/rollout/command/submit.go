@@ -222,8 +222,16 @@ func (e *Env) follow(
 	if err := progress.WriteSummary(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
 		return err
 	}
+	if in.Cloud == "" {
+		if err := progress.WriteKept(ctx, e.Err, s, in.Ports.Blobs, keepsWork(in.Deployment)); err != nil {
+			return err
+		}
+	}
 	return progress.Outcome(s, in.Path)
 }
+
+// keepsWork reports whether the config keeps all work files of ended runs.
+func keepsWork(d config.Deployment) bool { return d.Storage.KeepWork == config.KeepWorkAll }
 
 // view returns a view of runs of the installation at the location.
 func (e *Env) view(at installation.Location) progress.View {

@@ -1,0 +1,42 @@
+package inprocess
+
+import (
+	"context"
+	"time"
+)
+
+// freeAgainInterval is how often runs that were freed are looked at again.
+const freeAgainInterval = time.Hour
+
+// runFree frees the work files of ended runs that an earlier process left, and looks every hour
+// at those that were freed since. Scans free those of runs that end meanwhile.
+func (s *System) runFree(ctx context.Context) {
+	if err := s.freer.FreeAll(ctx); err != nil {
+		s.warn(ctx, "work files of ended runs not freed: they are kept until the next start", err)
+	}
+	tick := time.NewTicker(freeAgainInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.freer.FreeAgain(ctx); err != nil {
+				s.warn(ctx, "work files of ended runs not freed: they are kept until the next start", err)
+			}
+		}
+	}
+}
+
+// freeLastFor bounds how long the end of a process waits for work files to be freed. The next
+// process frees the rest.
+const freeLastFor = 10 * time.Second
+
+// freeLast frees the work files of runs that ended just before this process.
+func (s *System) freeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeLastFor)
+	defer cancel()
+	if err := s.reclaim.FreeEnded(ctx); err != nil {
+		s.warn(ctx, "work files of ended runs not freed: the next start frees them", err)
+	}
+}

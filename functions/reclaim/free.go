@@ -1,0 +1,292 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+	"rollout/shared/shardtable"
+)
+
+// Freer deletes the work files of ended runs that nothing reads any more: the results and
+// checkpoints of shards, and the files that a training left for users, which are in the run's
+// output files now. It is safe for concurrent use.
+//
+//	ended run ─▶ files, entries and summary are there? ─▶ list ─▶ delete ─▶ leaves the index of open runs
+//	                     │ no
+//	                     └─▶ keep everything
+//
+// What stays is what a retry, show and explain read: the plan, the entries of the output files
+// (record.FileEntriesKey), which say where the rows of each shard are in them, unpacked inputs,
+// what a plan appended, and the results of roles besides the answer, whose rows are in no
+// output file. Finalize has written files, entries and summary durably before the run counts as
+// ended, so that a crash at any time leaves either the work files or what replaces them.
+// Freeing again continues where a crash ended it, and deletes what a worker that was thought
+// dead has written since.
+type Freer struct {
+	host.Ports
+	index *input.Index
+
+	mu     sync.Mutex
+	recent []identity.RunID // runs that were freed, the latest last, at most maxRecent
+}
+
+// maxRecent bounds the runs that FreeAgain looks at.
+const maxRecent = 1024
+
+// freePage is how many objects are listed at once.
+const freePage = 1000
+
+// NewFreer returns a freer.
+func NewFreer(p host.Ports) *Freer {
+	return &Freer{Ports: p.WithSource("reclaim"), index: input.NewIndex(p.Blobs, p.Docs)}
+}
+
+// FreeWith has each scan free the work files of runs that have ended, before these leave the
+// index of open runs. Call it before the first scan.
+func (r *Reclaimer) FreeWith(f *Freer) { r.freer = f }
+
+// FreeEnded frees the work files of the ended runs that are still in the index of open runs,
+// for a process that ends before its next scan.
+func (r *Reclaimer) FreeEnded(ctx context.Context) error {
+	if r.freer == nil {
+		return nil
+	}
+	var ended []document.Doc
+	for note, err := range document.All(ctx, r.Docs, record.OpenRunPrefix) {
+		if err != nil {
+			return err
+		}
+		id, _ := record.RunFromKey(note.Key)
+		var s run.State
+		if _, _, err := host.Load(ctx, r.Docs, record.CoordinatorKey(id), &s); err != nil {
+			return err
+		}
+		if s.Phase.Ended() {
+			ended = append(ended, note)
+		}
+	}
+	freed, err := r.free(ctx, ended, math.MaxInt)
+	return errors.Join(err, r.moveEnded(ctx, freed))
+}
+
+// FreeAgain looks again at the runs that were freed last, for objects that a worker wrote
+// since: one that was stopped while its run ended, and continued. Call it every hour.
+func (f *Freer) FreeAgain(ctx context.Context) (failed error) {
+	f.mu.Lock()
+	recent := f.recent
+	f.recent = nil
+	f.mu.Unlock()
+	for _, id := range recent {
+		failed = errors.Join(failed, f.freeLeft(ctx, id))
+	}
+	return failed
+}
+
+// FreeAll frees the work files of every run that has ended: of runs of a version that kept
+// them, of those that kept them by the config, and what workers wrote after the end. Call it
+// once, when a process starts.
+func (f *Freer) FreeAll(ctx context.Context) error {
+	return host.Each(ctx, f.Docs, record.ManifestPrefix, func(m record.Manifest) error {
+		err := f.freeLeft(ctx, m.Run)
+		if err != nil && ctx.Err() == nil { // its files were changed: one run keeps no other from being freed
+			f.Log.DebugContext(ctx, "work files of an ended run are kept", observe.KeyRun, m.Run, observe.KeyError, err)
+			err = nil
+		}
+		return err
+	})
+}
+
+// freeLeft frees a run that has work files, if it has ended.
+func (f *Freer) freeLeft(ctx context.Context, id identity.RunID) error {
+	for _, dir := range freedDirs(id) {
+		infos, err := f.Blobs.List(ctx, dir, "", 1)
+		if err != nil || len(infos) > 0 {
+			return errors.Join(err, f.Free(ctx, id))
+		}
+	}
+	return nil
+}
+
+// freedDirs are the prefixes under which objects are freed.
+func freedDirs(id identity.RunID) [2]string {
+	return [...]string{record.ShardObjectsDir(id), record.TrainingFilesDir(id)}
+}
+
+// Free frees the work files of a run. It leaves those of a run that has not ended, or whose
+// output files or entries are not whole. Repeating it is harmless.
+func (f *Freer) Free(ctx context.Context, id identity.RunID) error {
+	_, err := f.free(ctx, id, math.MaxInt)
+	return err
+}
+
+// free is Free for at most so many objects. It reports whether that were all.
+func (f *Freer) free(ctx context.Context, id identity.RunID, most int) (done bool, err error) {
+	m, err := host.LoadManifest(ctx, f.Docs, id)
+	if errors.Is(err, host.ErrNoRun) || err == nil && m.Refused != "" {
+		return true, nil
+	}
+	var s run.State
+	if err == nil {
+		_, _, err = host.Load(ctx, f.Docs, record.CoordinatorKey(id), &s)
+	}
+	if err != nil || !s.Phase.Ended() {
+		return false, err
+	}
+	if err := f.checkFiles(ctx, s); err != nil {
+		return false, fault.Wrap(err, "check the output files of run %s", id)
+	}
+	objects, bytes := 0, int64(0)
+	for _, dir := range freedDirs(id) {
+		for after := ""; ; {
+			infos, err := f.Blobs.List(ctx, dir, after, freePage)
+			if err != nil {
+				return false, err
+			}
+			for _, info := range infos {
+				if objects == most {
+					return false, nil
+				}
+				after = info.Key
+				needed, err := f.needed(ctx, m, info.Key)
+				if err == nil && !needed {
+					err = f.Blobs.Delete(ctx, info.Key, "")
+					objects, bytes = objects+1, bytes+info.Size
+				}
+				if err != nil {
+					return false, fault.Wrap(err, "free %s", info.Key)
+				}
+			}
+			if len(infos) < freePage {
+				break
+			}
+		}
+	}
+	if objects > 0 {
+		f.Log.DebugContext(ctx, "work files freed", observe.KeyRun, id, "objects", objects, "bytes", bytes)
+	}
+	f.remember(id)
+	return true, nil
+}
+
+// remember has FreeAgain look at the run.
+func (f *Freer) remember(id identity.RunID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent = append(f.recent, id)
+	if len(f.recent) > maxRecent {
+		f.recent = f.recent[1:]
+	}
+}
+
+// checkFiles returns an error unless what replaces the work files is there: the output files
+// with as many bytes as their entries say, an entry for each shard, and the summary.
+func (f *Freer) checkFiles(ctx context.Context, s run.State) error {
+	size := func(key string) (uint64, error) {
+		info, err := f.Blobs.Stat(ctx, key, "")
+		return uint64(info.Size), err
+	}
+	if _, err := size(record.OutputKey(s.Run, record.SummaryFile)); err != nil {
+		return err
+	}
+	entries, err := size(record.FileEntriesKey(s.Run))
+	if err == nil && entries != uint64(s.Shards)*shardtable.FileEntrySize {
+		err = fault.New(fault.Corrupt, "%s does not have %d entries", record.FileEntriesKey(s.Run), s.Shards)
+	}
+	if err != nil {
+		return err
+	}
+	end, err := f.end(ctx, s)
+	if err != nil {
+		return err
+	}
+	for file, want := range map[string]uint64{
+		record.CompletionsFile: end.Outputs, record.ErrorsFile: end.Errors,
+	} {
+		got, err := size(record.OutputKey(s.Run, file))
+		if err == nil && got != want {
+			err = fault.New(fault.Corrupt, "%s has %d bytes, and its entries have %d", record.OutputKey(s.Run, file), got, want)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end adds up the entries of all shards.
+func (f *Freer) end(ctx context.Context, s run.State) (sum shardtable.FileEntry, err error) {
+	const atOnce = 4096
+	for lo := 0; lo < s.Shards; lo += atOnce {
+		n := min(atOnce, s.Shards-lo)
+		b, err := input.ReadPart(ctx, f.Blobs, record.FileEntriesKey(s.Run), int64(lo)*shardtable.FileEntrySize,
+			int64(n)*shardtable.FileEntrySize)
+		if err != nil {
+			return sum, err
+		}
+		for ; len(b) > 0; b = b[shardtable.FileEntrySize:] {
+			e := shardtable.ParseFileEntry(b)
+			sum.Outputs, sum.Errors = sum.Outputs+e.Outputs, sum.Errors+e.Errors
+		}
+	}
+	return sum, nil
+}
+
+// needed reports whether an object of an ended run has rows that are in no output file: it is
+// the result or the checkpoint of a shard of a role besides the answer.
+func (f *Freer) needed(ctx context.Context, m record.Manifest, key string) (bool, error) {
+	if len(m.Roles) == 0 {
+		return false, nil
+	}
+	n, ok := record.ShardOfObject(m.Run, key)
+	if !ok {
+		return false, nil
+	}
+	role, err := f.index.RoleOf(ctx, m, n)
+	if err != nil || role == 0 {
+		return false, err
+	}
+	var d shard.Doc
+	if _, _, err := host.Load(ctx, f.Docs, identity.ShardKey(m.Run, n), &d); err != nil {
+		return false, err
+	}
+	is := func(ref *shard.Ref) bool { return ref != nil && ref.Key == key }
+	return is(d.Result) || d.Result == nil && is(d.Checkpoint), nil
+}
+
+// freedAtOnce bounds the objects that a scan frees of a run: workers wait for its other checks.
+const freedAtOnce = 2000
+
+// free frees the work files of runs that have ended, at most so many objects of each. It
+// returns the notes of those of which all are freed. What can't be freed is kept until the next
+// start, and the reason is logged.
+func (r *Reclaimer) free(ctx context.Context, ended []document.Doc, most int) (freed []document.Doc, failed error) {
+	if r.freer == nil {
+		return ended, nil
+	}
+	for _, note := range ended {
+		id, _ := record.RunFromKey(note.Key)
+		done, err := r.freer.free(ctx, id, most)
+		switch {
+		case ctx.Err() != nil, fault.Is(err, fault.Unavailable), fault.Is(err, fault.Throttled):
+			failed = errors.Join(failed, err)
+			continue
+		case err != nil:
+			r.Log.WarnContext(ctx, "work files of an ended run are kept", observe.KeyRun, id, observe.KeyError, err)
+		case !done:
+			continue
+		}
+		freed = append(freed, note)
+	}
+	return freed, failed
+}
