@@ -17,6 +17,7 @@ const (
 	maxServers   = 256
 	maxPerMinute = 1_000_000_000
 	maxSettle    = Duration(time.Hour)
+	maxPrice     = 1_000_000 // dollars for a million tokens
 
 	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
 	// A pool's name must not end with it, because its queue has the same name.
@@ -166,6 +167,8 @@ func (e Engine) check(c *checker, at string) {
 		c.add(at+".stream", "%s is not known: use %q, %q or %q", quote(e.Stream), StreamAuto, StreamAlways, StreamNever)
 	}
 	c.integer(at+".in_flight", &e.InFlight, 0, maxInFlight, "")
+	c.price(at+".prompt_price", e.PromptPrice)
+	c.price(at+".completion_price", e.CompletionPrice)
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}

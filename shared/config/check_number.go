@@ -45,6 +45,12 @@ func (c *checker) integer(field string, x *int, low, high int, hint string) {
 	}
 }
 
+func (c *checker) price(field string, x float64) {
+	if !(x >= 0 && x <= maxPrice) {
+		c.add(field, "must be between 0 and %d dollars for a million tokens, is %g", maxPrice, x)
+	}
+}
+
 func (c *checker) notNegative(field string, d Duration) {
 	if d < 0 {
 		c.add(field, "must not be negative, is %s", d.Std())

@@ -91,6 +91,10 @@ type Engine struct {
 	// InFlight is the number of concurrent requests of a worker to these servers; 0 is
 	// Worker.InFlight.
 	InFlight int `toml:"in_flight"`
+	// PromptPrice and CompletionPrice are what a million tokens cost, in dollars; 0 is
+	// free or unknown.
+	PromptPrice     float64 `toml:"prompt_price"`
+	CompletionPrice float64 `toml:"completion_price"`
 	// Request is what all requests to these servers have.
 	Request
 }
@@ -112,6 +116,11 @@ const (
 func (*Infer) normalize(c *checker, tree map[string]any) {
 	normalizeRequest(c, tree["engine"], "engine")
 	normalizeRequest(c, tree["request"], "request")
+}
+
+// Dollars returns what the tokens cost at the engine's prices.
+func (e Engine) Dollars(promptTokens, completionTokens float64) float64 {
+	return (promptTokens*e.PromptPrice + completionTokens*e.CompletionPrice) / 1e6
 }
 
 // Servers returns the engine's base URLs, or its one name "tiny" or "mock". It is

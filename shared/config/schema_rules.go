@@ -235,6 +235,7 @@ func schemaRules() map[string]schemaRule {
 		"WorkStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
 		"Deployment.secrets":    named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
 		"Engine.stream": choice("", StreamAuto, StreamAlways, StreamNever), "Engine.in_flight": between(0, maxInFlight),
+		"Engine.prompt_price": between(0, maxPrice), "Engine.completion_price": between(0, maxPrice),
 		"Engine.ready":         {pattern: "^(|auto|none|/.*)$", maxLength: maxText},
 		"Worker.in_flight":     between(0, maxInFlight),
 		"Worker.min_in_flight": between(1, maxInFlight), "Worker.max_in_flight": between(1, maxInFlight),
