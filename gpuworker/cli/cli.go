@@ -34,7 +34,7 @@ const DirVariable = "ROLLOUT_DIR"
 // flags are a worker's arguments.
 type flags struct {
 	dir, model, pool    string
-	engine              []string
+	engine, settings    []string
 	cloud, config       string
 	gpus                []int
 	gpu, parent         int
@@ -89,6 +89,8 @@ func Command(name string) *cobra.Command {
 		DirVariable)
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several servers), "+
 		"tiny or mock; default: [engine] of the config, else tiny")
+	fs.StringArrayVar(&f.settings, "set", nil,
+		"over the config of --dir: a `setting` such as worker.in_flight=64 (TOML; repeatable)")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; default: what the engine says")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; default: the only pool of the installation")
 	fs.StringVar(&f.cloud, "cloud", "",

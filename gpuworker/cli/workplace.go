@@ -55,7 +55,7 @@ func (f flags) open(ctx context.Context, o openOptions) (*workplace, error) {
 	case f.cloud != "":
 		return f.openCloud(ctx, o)
 	case f.dir != "":
-		return openFolder(ctx, f.dir, o)
+		return openFolder(ctx, f.dir, f.settings, o)
 	}
 	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"),
 		Remedy: "name the folder that `rollout up` runs in, also in " + DirVariable + ", or the cloud with --cloud"}
@@ -63,9 +63,9 @@ func (f flags) open(ctx context.Context, o openOptions) (*workplace, error) {
 
 // openFolder opens the installation in a folder, which `up` must have made: a
 // worker of a new one would wait forever.
-func openFolder(ctx context.Context, dir string, o openOptions) (*workplace, error) {
-	l, closeAll, err := installation.OpenLocal(ctx, dir,
-		installation.LocalOptions{Log: o.log, Source: "worker", Observer: o.watch, Meter: o.meter})
+func openFolder(ctx context.Context, dir string, settings []string, o openOptions) (*workplace, error) {
+	l, closeAll, err := installation.OpenLocal(ctx, dir, installation.LocalOptions{
+		Log: o.log, Source: "worker", Observer: o.watch, Meter: o.meter, Settings: settings})
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +84,10 @@ func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error)
 	provider, err := installation.ProviderOf(f.cloud)
 	if err != nil {
 		return nil, fault.Wrap(err, "--cloud")
+	}
+	if len(f.settings) > 0 {
+		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "write them into the deployment's config",
+			Err: errors.New("--set changes the config of --dir alone")}
 	}
 	if f.dir != "" {
 		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "leave one of them out",

@@ -165,6 +165,24 @@ func SetRun(file string, src []byte, base Run, settings []string) ([]byte, error
 	return out.Bytes(), fault.WithKind(fault.Internal, err, "write the config")
 }
 
+// Set returns the deployment with the settings written over it: see Run.Set. Settings that
+// say which installation it is are Invalid, because other programs read them from the file.
+func (d Deployment) Set(settings []string) (Deployment, error) {
+	if len(settings) == 0 {
+		return d, nil
+	}
+	err := set(settings, &d, func(c *checker) {
+		for _, key := range SettingKeys(settings) {
+			if key == "bucket" || key == "cloud" || strings.HasPrefix(key, "cloud.") {
+				c.add(key, "says which installation it is: write it into its rollout.toml")
+			}
+		}
+		d.check(c)
+		d.allow()
+	})
+	return d, err
+}
+
 // Set returns the file of `rollout infer batch` with the settings written over it: see
 // Run.Set.
 func (f Infer) Set(settings []string) (Infer, error) {

@@ -47,6 +47,31 @@ func TestSettingsAreWrittenIntoAFile(t *testing.T) {
 	}
 }
 
+func TestSettingsOfADeploymentAreCheckedAsOneFile(t *testing.T) {
+	t.Parallel()
+	d, err := ParseDeployment("d.toml",
+		[]byte("schema_version = 1\nsecrets = [\"key\"]\n[engines.a]\nurl = \"http://a/v1\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := d.Set([]string{"engines.a.secret=key", "engine.prompt_price=0.5", "worker.in_flight=7"})
+	if err != nil || changed.Engines["a"].Secret != "key" || changed.Engines["a"].URL != "http://a/v1" ||
+		changed.Engine.PromptPrice != 0.5 || changed.Worker.InFlight != 7 {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	if d.Engines["a"].Secret != "" || d.Worker.InFlight == 7 {
+		t.Error("the deployment was changed")
+	}
+	for setting, want := range map[string]string{
+		"engines.a.secret=other": "is not in the allowlist", "bucket=x": "says which installation it is",
+		"cloud.region=x": "says which installation it is", "engine.prompt_price=-1": "between 0 and 1000000 dollars",
+	} {
+		if _, err := d.Set([]string{setting}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", setting, err, want)
+		}
+	}
+}
+
 func TestSettingsOfBatchesAndTrainingsAreChecked(t *testing.T) {
 	t.Parallel()
 	f, err := ParseInfer("b.toml", []byte(readDocument(t, "../../examples/batch.toml")))

@@ -43,6 +43,7 @@ type LocalOptions struct {
 	Clock      clock.Clock  // default: the machine's clock
 	Observer   observe.Observer
 	Meter      *meter.Meter // counts the calls of the stores; optional
+	Settings   []string     // written over the config, as of --set: see config.Deployment.Set
 }
 
 // OpenLocal opens the installation in the folder dir. Call the returned function
@@ -52,6 +53,9 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 	o = o.withDefaults()
 	d, err := ReadDeployment(dir)
 	if err != nil {
+		return nil, nil, err
+	}
+	if d, err = d.Set(o.Settings); err != nil {
 		return nil, nil, err
 	}
 	if !o.Create {

@@ -54,6 +54,22 @@ func TestSubmitWritesSettingsOverTheConfigThatCounts(t *testing.T) {
 	}
 }
 
+func TestUpTakesSettings(t *testing.T) {
+	t.Parallel()
+	dir := newUploads(t, prompt)
+	up := []string{"up", "--dir", dir, "--once", "--listen", "off"}
+	for setting, want := range map[string]string{
+		"worker.in_flihgt=3": "did you mean in_flight?", "bucket=b": "says which installation it is",
+		"worker.in_flight=-1": "worker.in_flight: must be between",
+	} {
+		if r := rolloutNow(t.Context(), append(up, "--set", setting)...); r.code != 2 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %+v, want %q", setting, r, want)
+		}
+	}
+	// Without the setting, the engine would be the built-in model.
+	check(t, rolloutNow(t.Context(), append(up, "--set", "engine.url=mock")...), 0, "", "MOCK:Hello")
+}
+
 func TestWrongSettingsAreRefusedBeforeAnythingIsCopied(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -33,6 +33,7 @@ type upFlags struct {
 	engine             []string
 	workers            int
 	once               bool
+	settings           *[]string // of --set
 	observe            setup.Options
 }
 
@@ -57,6 +58,7 @@ func upCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API, or off")
 	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes; 0 runs one worker in this process")
 	fs.BoolVar(&f.once, "once", false, "exit when every run has ended, with code 1 if one did not succeed")
+	f.settings = setFlag(c, "over DIR/rollout.toml, until up ends: a `setting` such as worker.in_flight=64")
 	f.observe.AddFlags(fs)
 	return c
 }
@@ -85,7 +87,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeObserver()) }()
-	o := installation.LocalOptions{Log: log, Observer: observer}
+	o := installation.LocalOptions{Log: log, Observer: observer, Settings: *f.settings}
 	if f.listen != noListen {
 		o.Meter = meter.New()
 		o.Observer.Meter = o.Meter
@@ -103,7 +105,8 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	worker, err := e.workerCommandLine(
-		workerProcess{dir: f.dir, engine: p.deployment.Engine, model: f.model, level: level, observe: f.observe})
+		workerProcess{dir: f.dir, engine: p.deployment.Engine, model: f.model, level: level, observe: f.observe,
+			set: *f.settings})
 	if err != nil {
 		return err
 	}

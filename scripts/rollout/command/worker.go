@@ -29,6 +29,7 @@ type workerProcess struct {
 	model   string
 	level   slog.Level // of its log lines, unless --log-level says otherwise
 	observe setup.Options
+	set     []string // of --set
 }
 
 // workerCommandLine returns the command line of a worker process.
@@ -40,6 +41,9 @@ func (e *Env) workerCommandLine(w workerProcess) ([]string, error) {
 	args := []string{
 		self, "worker", "--dir", w.dir, "--engine", strings.Join(w.engine.Servers(), ","), "--model", w.model,
 		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(w.level.String())),
+	}
+	for _, setting := range w.set {
+		args = append(args, "--set", setting)
 	}
 	return append(args, w.observe.Args()...), nil
 }
