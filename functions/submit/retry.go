@@ -55,7 +55,7 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
 	}
 	if err == nil {
-		err = s.checkGraders(parent.Config.Grades)
+		err = CheckGraders(s.opts.Deployment, parent.Config.Grades)
 	}
 	if err == nil {
 		m.Pool, err = kind.PoolOf(s.opts.Deployment, parent)

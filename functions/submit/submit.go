@@ -269,7 +269,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := noOutput(m.Inputs); err != nil {
 		return err
 	}
-	if err := s.checkGraders(m.Config.Grades); err != nil {
+	if err := CheckGraders(s.opts.Deployment, m.Config.Grades); err != nil {
 		return err
 	}
 	k, err := s.opts.Kinds.Of(m.Kind)
@@ -318,9 +318,9 @@ func PromptMaxTokens(c config.Run, d dialect.Name) int {
 	return defaultPromptMaxTokens
 }
 
-// checkGraders refuses graders that workers could not make, whatever the config's checks
+// CheckGraders refuses graders that workers could not make, whatever the config's checks
 // let pass, and those of a service that the deployment lacks.
-func (s *Submitter) checkGraders(grades []config.Grade) error {
+func CheckGraders(d config.Deployment, grades []config.Grade) error {
 	for _, g := range grades {
 		var err error
 		switch g.Kind {
@@ -334,7 +334,7 @@ func (s *Submitter) checkGraders(grades []config.Grade) error {
 			return err
 		}
 	}
-	return s.opts.Deployment.CheckServices(grades)
+	return d.CheckServices(grades)
 }
 
 // noOutput refuses inputs that are outputs of runs, so that a run cannot feed

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -52,6 +53,25 @@ type Book struct {
 	Refused int `json:"refused"` // invalid lines
 	// Pools are the tickets of each mission that are set aside, in a run that reflects.
 	Pools map[string]Pools `json:"pools,omitempty"`
+}
+
+// FirstRefused reads the first invalid lines of a run's input from its book, at most n.
+func FirstRefused(ctx context.Context, blobs blob.Store, run identity.RunID, n int) (out []Refused, err error) {
+	r, _, err := blobs.Get(ctx, refusedKey(run), blob.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for d := json.NewDecoder(r); len(out) < n; {
+		var one Refused
+		if err := d.Decode(&one); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return out, fault.WithKind(fault.Corrupt, err, "read the refused lines of run %s", run)
+		}
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 // maxOrder bounds the tickets of all epochs.

@@ -53,9 +53,18 @@ const (
 // Check reads and parses every line of every file, as a run of the config would, with the model and the engine's
 // settings. It streams: memory is bounded. Bad lines are counted in the Report; a file that cannot be read is an error.
 func Check(ctx context.Context, c config.Run, engine config.Request, files []string) (Report, error) {
+	return CheckEach(ctx, c, engine, files, nil)
+}
+
+// CheckEach is Check, and calls each for every line that the run would ask, in order, with the line's bytes, which are
+// valid until each returns. With an each that is not nil, the Report has no members, endpoints and requests.
+func CheckEach(
+	ctx context.Context, c config.Run, engine config.Request, files []string,
+	each func(line []byte, it *dialect.Item) error,
+) (Report, error) {
 	r := Report{Model: c.Model.URI, Dialect: dialect.Name(c.Input.Dialect), Endpoints: map[string]uint64{},
 		Sent: map[string]uint64{}, Returned: map[string]uint64{}, Requests: []ShownRequest{}, Warnings: []string{}}
-	k := &checking{report: &r, config: c, settings: dialect.NewSettings(c.Request, engine),
+	k := &checking{report: &r, each: each, config: c, settings: dialect.NewSettings(c.Request, engine),
 		model: dialect.NewModel(c.Model.URI, identity.Model(c.Model.URI, c.Model.Revision), c), ids: map[[16]byte]struct{}{}}
 	for _, f := range files {
 		if err := k.file(ctx, f); err != nil {
@@ -81,6 +90,7 @@ type checking struct {
 	parser   *dialect.Parser
 	buffers  dialect.Buffers
 	ids      map[[16]byte]struct{} // hashes of the ids of the lines before
+	each     func([]byte, *dialect.Item) error
 }
 
 func (k *checking) file(ctx context.Context, path string) error {
@@ -122,17 +132,26 @@ func (k *checking) file(ctx context.Context, path string) error {
 			k.report.Dialect = dialect.Detect(l.Bytes)
 		}
 		k.report.Items++
-		if err := k.line(path, l); err != nil {
+		it, err := k.line(l)
+		switch {
+		case err != nil:
 			if k.report.Bad++; k.report.Bad <= maxWarnings {
 				k.report.Warnings = append(k.report.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
+			}
+		case k.each == nil:
+			k.count(path, l, it)
+		default:
+			if err := k.each(l.Bytes, it); err != nil {
+				return err
 			}
 		}
 	}
 }
 
-func (k *checking) line(path string, l jsonl.Line) error {
+// line parses a line. It returns the error of one that the run would refuse.
+func (k *checking) line(l jsonl.Line) (*dialect.Item, error) {
 	if l.TooLong {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length),
+		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length),
 			Remedy: "shorten or split it"}
 	}
 	if k.parser == nil {
@@ -140,21 +159,17 @@ func (k *checking) line(path string, l jsonl.Line) error {
 	}
 	it, err := k.parser.Parse(l.Bytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if k.config.Model.URI != "" { // without one, the run takes that of the pool
 		if err := it.CheckModel(k.config.Model.URI, k.config.Request); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if _, err := k.settings.Target(it); err != nil {
-		return err
+		return nil, err
 	}
-	if err := k.takeID(it); err != nil {
-		return err
-	}
-	k.count(path, l, it)
-	return nil
+	return it, k.takeID(it)
 }
 
 // takeID returns the error of an item with the id of an earlier one.

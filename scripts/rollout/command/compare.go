@@ -17,6 +17,7 @@ import (
 	"rollout/scripts/rollout/results"
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
 	"rollout/shared/host"
@@ -86,15 +87,21 @@ func comparable(ctx context.Context, p host.Ports, service *api.Service, text st
 		return r, &fault.Error{Kind: fault.Unavailable, Remedy: "compare it when it has ended",
 			Err: fmt.Errorf("run %s has not ended: it is %s", s.Run, progress.FormatPhase(s.Phase))}
 	}
-	if r.Manifest, err = host.LoadManifest(ctx, p.Docs, s.Run); err != nil {
-		return r, err
-	}
-	files, err := results.Load(ctx, p.Blobs, s.Run)
+	r, err = endedRun(ctx, p, s.Run)
 	if fault.Is(err, fault.NotFound) {
 		err = &fault.Error{Kind: fault.Unavailable,
 			Err:    fmt.Errorf("run %s has no summary: it was refused, or its files are gone", s.Run),
 			Remedy: "compare other runs, or restore the files from a backup"}
 	}
+	return r, err
+}
+
+// endedRun reads the manifest and the summary of a run. It is NotFound without a summary.
+func endedRun(ctx context.Context, p host.Ports, id identity.RunID) (r compare.Run, err error) {
+	if r.Manifest, err = host.LoadManifest(ctx, p.Docs, id); err != nil {
+		return r, err
+	}
+	files, err := results.Load(ctx, p.Blobs, id)
 	r.Summary = files.Summary
 	return r, err
 }

@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -17,36 +19,69 @@ import (
 
 const dryRunUsage = "only check the config and every line, and show three requests; exit with 1 if lines are bad"
 
-// dryRun reads everything that the run would read, and sends no request. what ends the line that says the result.
-func (e *Env) dryRun(
-	ctx context.Context, run config.Run, engine config.Request, files []string, what string, asJSON bool,
-) error {
-	report, err := batch.Check(ctx, run, engine, files)
+// dryRun is a check of what a run would read and ask.
+type dryRun struct {
+	*Env
+	run     config.Run
+	engine  config.Engine
+	servers serverCheck
+	files   []string
+	what    string // ends the line that says the result
+	asJSON  bool
+}
+
+// prompts checks every line of the files, as a batch reads them.
+func (d dryRun) prompts(ctx context.Context) error {
+	report, err := batch.Check(ctx, d.run, d.engine.Request, d.files)
 	if err != nil {
 		return err
 	}
-	report.Warnings = append(report.Warnings, batch.GatedWarning(run.Model.URI, e.Getenv)...)
-	if asJSON {
-		b, err := json.Marshal(report)
-		if err != nil {
-			return err
+	report.Warnings = append(report.Warnings, batch.GatedWarning(d.run.Model.URI, d.Getenv)...)
+	if d.asJSON {
+		err = d.print(struct {
+			batch.Report
+			serverCheck
+		}{report, d.servers})
+	} else {
+		line := fmt.Sprintf("dry-run OK: model=%s inputs=%d%s", report.Model, report.Items, d.what)
+		if report.Bad > 0 {
+			line = fmt.Sprintf("dry-run: model=%s inputs=%d bad=%d%s", report.Model, report.Items, report.Bad, d.what)
 		}
-		if _, err := fmt.Fprintf(e.Out, "%s\n", b); err != nil {
-			return err
-		}
-	} else if err := e.printDryRun(report, what); err != nil {
-		return err
+		err = d.write(d.servers.text()+reportText(report), line)
 	}
-	if report.Bad > 0 {
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s of %s invalid",
-			figures.Count(report.Bad), figures.OfMany(report.Items, "line is", "lines are")),
-			Remedy: "correct them; a run answers all other lines and writes an error line for each of these"}
-	}
-	return nil
+	return errors.Join(err, d.badLines(report.Bad, report.Items), d.servers.failure(d.run.Model.URI))
 }
 
-// printDryRun writes the details for people to Err, and one line for programs to Out.
-func (e *Env) printDryRun(r batch.Report, what string) error {
+// badLines returns the error of bad lines, of which a run answers none.
+func (d dryRun) badLines(bad, all uint64) error {
+	if bad == 0 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s of %s invalid", figures.Count(bad),
+		figures.OfMany(all, "line is", "lines are")),
+		Remedy: "correct them; a run answers all other lines and writes an error line for each of these"}
+}
+
+// print writes a report for programs.
+func (d dryRun) print(report any) error {
+	b, err := json.Marshal(report)
+	if err == nil {
+		_, err = fmt.Fprintf(d.Out, "%s\n", b)
+	}
+	return err
+}
+
+// write writes the details for people to Err, and one line for programs to Out.
+func (d dryRun) write(details, line string) error {
+	_, err := io.WriteString(d.Err, details)
+	if err == nil {
+		_, err = fmt.Fprintln(d.Out, line)
+	}
+	return err
+}
+
+// reportText formats what Check found, for people.
+func reportText(r batch.Report) string {
 	var b strings.Builder
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", progress.SanitizeLine(w, 1000))
@@ -69,16 +104,12 @@ func (e *Env) printDryRun(r batch.Report, what string) error {
 	counted("sends", r.Sent)
 	counted("gets back", r.Returned)
 	for _, q := range r.Requests {
-		fmt.Fprintf(&b, "%s:%d: POST %s\n  %s\n", progress.SanitizeLine(q.File, 1000), q.Line,
-			progress.SanitizeLine(q.Path, 200), progress.SanitizeLine(string(q.Body), len(q.Body)))
+		at := progress.SanitizeLine(q.File, 1000)
+		if q.Line > 0 {
+			at += fmt.Sprintf(":%d", q.Line)
+		}
+		fmt.Fprintf(&b, "%s: POST %s\n  %s\n", at, progress.SanitizeLine(q.Path, 200),
+			progress.SanitizeLine(string(q.Body), len(q.Body)))
 	}
-	if _, err := fmt.Fprint(e.Err, b.String()); err != nil {
-		return err
-	}
-	line := fmt.Sprintf("dry-run OK: model=%s inputs=%d%s\n", r.Model, r.Items, what)
-	if r.Bad > 0 {
-		line = fmt.Sprintf("dry-run: model=%s inputs=%d bad=%d%s\n", r.Model, r.Items, r.Bad, what)
-	}
-	_, err := fmt.Fprint(e.Out, line)
-	return err
+	return b.String()
 }

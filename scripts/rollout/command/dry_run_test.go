@@ -2,6 +2,9 @@ package command_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +54,136 @@ func TestSubmitDryRunExitsWith1IfLinesAreBadAnd2IfTheConfigIs(t *testing.T) {
 		t.Errorf("a wrong setting: %+v", r)
 	}
 	if r := f.rollout("submit", file, "--dry-run", "--set", "kind=rollout"); r.code != 2 {
-		t.Errorf("a rollout: %+v", r)
+		t.Errorf("a rollout without missions: %+v", r)
+	}
+}
+
+// modelServer lists models, and answers nothing else.
+func modelServer(t *testing.T, models ...string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		var data []string
+		for _, m := range models {
+			data = append(data, fmt.Sprintf(`{"id":%q}`, m))
+		}
+		_, _ = fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(data, ","))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/v1"
+}
+
+// A dry run asks each server of the pool for its models. One that lacks the model is a failure; one that does not
+// answer is told.
+func TestDryRunAsksServersForTheModel(t *testing.T) {
+	t.Parallel()
+	good, other := modelServer(t, "m", "n"), modelServer(t, "x")
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for name, c := range map[string]struct {
+		engine string
+		code   int
+		want   []string
+	}{
+		"all have it": {fmt.Sprintf("url = %q", good), 0, []string{"lists m, n"}},
+		"one does not": {fmt.Sprintf("urls = [%q, %q]", good, other), 1,
+			[]string{"lacks the model: it lists x", "1 of 2 servers"}},
+		"by another name": {fmt.Sprintf("url = %q\nbody_model = {m = \"x\"}", other), 0, []string{"lists x"}},
+		"one is down": {fmt.Sprintf("urls = [%q, %q]", good, gone.URL), 0,
+			[]string{"did not tell its models", "lists m, n"}},
+		"none is named": {"", 0, []string{"the config names no server"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			write(t, filepath.Join(f.dir, "rollout.toml"),
+				"schema_version = 1\n[engine]\n"+c.engine+"\n[[pool]]\nname = \"p\"\nmodel = \"m\"\n")
+			file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+			r := f.rollout("submit", file, "--dry-run")
+			for _, want := range c.want {
+				if r.code != c.code || !strings.Contains(r.err, want) {
+					t.Errorf("%+v, want %q", r, want)
+				}
+			}
+			r = f.rollout("submit", file, "--dry-run", "--json")
+			var report struct {
+				Items   int
+				Servers []struct{ Lacks bool }
+			}
+			if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != c.code || report.Items != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// example returns the path of a copy of an example, with its config beside it.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, ext := range []string{".toml", ".jsonl"} {
+		b, err := os.ReadFile(filepath.Join("../../../examples", name+ext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(folder, name+ext), string(b))
+	}
+	return filepath.Join(folder, name+".jsonl")
+}
+
+func TestDryRunOfARolloutChecksEveryTicketAndShowsTheFirstRequests(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	file := example(t, "tickets")
+	r := f.rollout("submit", file, "--dry-run")
+	if r.code != 0 || !strings.HasPrefix(r.out, "dry-run OK: kind=rollout model=") ||
+		!strings.Contains(r.out, "tickets=60") || !strings.Contains(r.err, "first") || !strings.Contains(r.err, "POST /") {
+		t.Fatalf("%+v", r)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, string(b)+"{\"no\":\"ticket\"}\n")
+	r = f.rollout("submit", file, "--dry-run", "--json")
+	var report batch.RolloutReport
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != 1 || report.Tickets != 60 ||
+		report.Refused != 1 || len(report.RefusedAt) != 1 || report.RefusedAt[0].Line != 61 || len(report.Requests) != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r = f.rollout("submit", file, "--dry-run", "--set", "grade=[{name=\"g\",kind=\"http\",service=\"none\"}]")
+	if r.code != 2 {
+		t.Errorf("a grader without its service: %+v", r)
+	}
+	if left, err := os.ReadDir(filepath.Join(f.dir, "bucket", "prompts")); err == nil && len(left) > 0 {
+		t.Errorf("the bucket has %v", left)
+	}
+}
+
+func TestDryRunOfATrainingChecksEveryRow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "x.toml"), `schema_version = 1
+kind = "train"
+[algorithm.sft]
+base_model = "rollout/tiny"
+minibatch_size = 2
+optimizer = { kind = "adamw", lr = 0.001 }
+budget = { max_steps = 3 }
+`)
+	file := filepath.Join(folder, "x.jsonl")
+	row := "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n"
+	write(t, file, row+row)
+	if r := f.rollout("submit", file, "--dry-run"); r.code != 0 ||
+		r.out != "dry-run OK: kind=train algorithm=sft model=rollout/tiny rows=2\n" {
+		t.Errorf("%+v", r)
+	}
+	write(t, file, row+"{\"messages\":7}\n")
+	if r := f.rollout("submit", file, "--dry-run"); r.code != 2 || !strings.Contains(r.err, "x.jsonl") {
+		t.Errorf("a bad row: %+v", r)
 	}
 }

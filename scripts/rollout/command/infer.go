@@ -83,8 +83,14 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		return err
 	}
 	if f.dryRun {
-		run := cfg.Run()
-		return e.dryRun(c.Context(), run, cfg.Engine.Request, files, fmt.Sprintf(" workers=%d", cfg.Workers.Count), f.json)
+		d := dryRun{Env: e, run: cfg.Run(), engine: cfg.Engine, files: files, asJSON: f.json,
+			what: fmt.Sprintf(" workers=%d", cfg.Workers.Count)}
+		log, err := e.logger(slog.LevelError)
+		if err != nil {
+			return err
+		}
+		d.servers = e.serversOf(c.Context(), cfg.Engine, cfg.Model.URI, cfg.Secrets(), log)
+		return d.prompts(c.Context())
 	}
 	if len(cfg.Engine.Servers()) == 0 {
 		if cfg.Model.URI != config.ModelTiny {

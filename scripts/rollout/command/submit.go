@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
+	"rollout/functions/submit"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -27,7 +29,10 @@ func submitCommand(e *Env) *cobra.Command {
 		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) and its config to prompts/ in the bucket, and prints the id\n" +
 			"of the run.\n\n" +
 			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket, else\n" +
-			"[defaults] of the installation. --set changes it for this run.",
+			"[defaults] of the installation. --set changes it for this run.\n\n" +
+			"--sample N first asks N random lines, as a run NAME-sample, and tells what the whole file takes: tokens, time\n" +
+			"and, with prices in the config, dollars. --limit N asks the first N lines, as NAME-head. Submit the whole with\n" +
+			"the command that they print.",
 		Args: arguments(0, "FILE"),
 	}
 	location := locationFlags(c)
@@ -35,13 +40,21 @@ func submitCommand(e *Env) *cobra.Command {
 	settings := setFlag(c, "over the config: a `setting` such as sampling.max_tokens=800")
 	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not succeed")
 	dryRun := c.Flags().Bool("dry-run", false, dryRunUsage)
-	asJSON := c.Flags().Bool("json", false, "with --dry-run, print the result as one JSON object")
+	part := partFlags(c)
+	asJSON := c.Flags().Bool("json", false, "with --dry-run, --sample and --limit: print the result as one JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := part.check(c); err != nil {
+			return err
+		}
 		switch {
-		case *asJSON && !*dryRun:
-			return usage(c, "--json prints what --dry-run finds: use both")
+		case *asJSON && !*dryRun && !part.asked():
+			return usage(c, "--json prints what --dry-run, --sample or --limit finds: use it with one of them")
 		case *dryRun && *wait:
 			return usage(c, "--dry-run starts no run that --wait could follow")
+		case *dryRun && part.asked():
+			return usage(c, "--dry-run checks every line and asks none: use it without --sample and --limit")
+		case part.asked():
+			return e.submitPart(c, submission{*location, args[0], *configPath, *settings}, *part, *asJSON)
 		case *dryRun:
 			return e.dryRunSubmit(c, *location, args[0], *configPath, *settings, *asJSON)
 		}
@@ -101,23 +114,42 @@ func (e *Env) dryRunSubmit(
 	if err != nil {
 		return err
 	}
-	if run.Kind != config.KindBatch {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--dry-run checks prompts, and this run is a %s", run.Kind),
-			Remedy: "submit it without --dry-run: its config was checked just now, and is valid"}
+	d := dryRun{Env: e, run: run, files: []string{file}, asJSON: asJSON}
+	if run.Kind == config.KindTrain {
+		return d.training(c.Context())
 	}
-	engine := in.Deployment.Engine.Request
-	if pools := in.Deployment.InferPools(); len(pools) > 0 {
-		i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Model == run.Model.URI })
-		switch {
-		case run.Model.URI == "" && len(pools) == 1:
-			i, run.Model.URI = 0, pools[0].Model
-		case i < 0:
-			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("no pool serves the model %q", run.Model.URI),
-				Remedy: "set model.uri to the model of a [[pool]] of the installation, or add a pool"}
-		}
-		engine = in.Deployment.ForPool(pools[i].Name).Engine.Request
+	if d.engine, err = engineOf(in.Deployment, &d.run); err != nil {
+		return err
 	}
-	return e.dryRun(c.Context(), run, engine, []string{file}, "", asJSON)
+	if d.servers, err = e.askServers(c.Context(), in, d.engine, d.run.Model.URI); err != nil {
+		return err
+	}
+	if run.Kind == config.KindRollout {
+		return d.rollout(c.Context(), in)
+	}
+	if err := submit.CheckGraders(in.Deployment, run.Grades); err != nil {
+		return err
+	}
+	return d.prompts(c.Context())
+}
+
+// engineOf returns the engine of the pool that takes the run, and completes the run's model. Without pools in the
+// config, which `up` then makes of what its engine serves, it is that of the installation.
+func engineOf(d config.Deployment, run *config.Run) (config.Engine, error) {
+	pools := d.InferPools()
+	if len(pools) == 0 {
+		return d.Engine, nil
+	}
+	i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Model == run.Model.URI })
+	switch {
+	case run.Model.URI == "" && len(pools) == 1:
+		i, run.Model.URI = 0, pools[0].Model
+	case i < 0:
+		return config.Engine{}, &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("no pool serves the model %q", run.Model.URI),
+			Remedy: "set model.uri to the model of a [[pool]] of the installation, or add a pool"}
+	}
+	return d.ForPool(pools[i].Name).Engine, nil
 }
 
 // upload copies the config and then the prompts into the bucket, and prints the run's id. If the object of that name is
@@ -210,6 +242,17 @@ const eventPatience = 30 * time.Second
 func (e *Env) follow(
 	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
 ) error {
+	s, err := e.followToEnd(ctx, in, service, id, key)
+	if err != nil {
+		return err
+	}
+	return progress.Outcome(s, in.Path)
+}
+
+// followToEnd shows the run until it has ended, and then its summary. It returns how the run ended.
+func (e *Env) followToEnd(
+	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
+) (status.Status, error) {
 	f := progress.Follower{Source: service, Clock: e.Clock, Every: in.Poll, View: e.view(in.Location)}
 	if in.Cloud != "" && key != "" {
 		f.Patience = eventPatience
@@ -217,17 +260,15 @@ func (e *Env) follow(
 	}
 	s, err := f.Follow(ctx, id)
 	if err != nil {
-		return err
+		return s, err
 	}
 	if err := progress.WriteSummary(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
-		return err
+		return s, err
 	}
 	if in.Cloud == "" {
-		if err := progress.WriteKept(ctx, e.Err, s, in.Ports.Blobs, keepsWork(in.Deployment)); err != nil {
-			return err
-		}
+		err = progress.WriteKept(ctx, e.Err, s, in.Ports.Blobs, keepsWork(in.Deployment))
 	}
-	return progress.Outcome(s, in.Path)
+	return s, err
 }
 
 // keepsWork reports whether the config keeps all work files of ended runs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -33,6 +34,30 @@ type Row struct {
 	PromptTokens     int64       `json:"prompt_tokens,omitempty"`
 	CompletionTokens int64       `json:"completion_tokens,omitempty"`
 	Score            *float64    `json:"score,omitempty"`
+	// UsageUnknown says that the server did not report the tokens of an answer.
+	UsageUnknown bool      `json:"-"`
+	GeneratedAt  time.Time `json:"-"` // of an answer, if the dialect has it
+}
+
+// EachRow calls each for all rows of an ended run, in item order.
+func EachRow(ctx context.Context, blobs blob.Store, run Run, each func(Row) error) (err error) {
+	r, err := openRows(ctx, blobs, run)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		row, err := r.read()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = each(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // hasOwnID reports whether the line of the item has an id of its own. Rows of other lines
@@ -113,7 +138,8 @@ func (r *rows) output(item uint64, b []byte) (Row, error) {
 		return Row{}, fault.Wrap(err, "item %d of run %s", item, r.run.Manifest.Run)
 	}
 	row := Row{Item: item, ID: o.ID, Answers: o.Texts, FinishReasons: o.FinishReasons,
-		PromptTokens: o.Usage.PromptTokens, CompletionTokens: o.Usage.CompletionTokens}
+		PromptTokens: o.Usage.PromptTokens, CompletionTokens: o.Usage.CompletionTokens,
+		UsageUnknown: o.Usage.Unknown, GeneratedAt: o.GeneratedAt}
 	if len(r.run.Manifest.Config.Grades) > 0 {
 		scores, err := grade.ReadRow(b)
 		if err != nil {

@@ -55,21 +55,30 @@ func (o Options) CheckKind(kind string) error {
 // also checks the settings against the model. It returns a line that describes the
 // training, and writes nothing.
 func (o Options) DryRun(ctx context.Context) (line string, err error) {
-	a := o.Config.Algorithm
-	s := a.Common()
-	rows, done, err := o.dataset(ctx)
-	if err != nil {
+	if _, err := o.Check(ctx); err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, done()) }()
-	if s.BaseModel.URI == config.ModelTiny {
-		m := snapshots.Manager{LoadTiny: weights.Shipped}
-		if _, err := m.Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
-			return "", err
-		}
-	}
+	a := o.Config.Algorithm
+	s := a.Common()
 	return fmt.Sprintf("dry-run OK: algorithm=%s model=%s minibatch=%d dataset=%s",
 		a.Kind, s.BaseModel.URI, s.Minibatch, s.Dataset.Path), nil
+}
+
+// Check is what DryRun checks. It returns the number of rows.
+func (o Options) Check(ctx context.Context) (count uint64, err error) {
+	a := o.Config.Algorithm
+	rows, done, err := o.dataset(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	if a.Common().BaseModel.URI == config.ModelTiny {
+		m := snapshots.Manager{LoadTiny: weights.Shipped}
+		if _, err := m.Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
+			return 0, err
+		}
+	}
+	return rows.Rows(), nil
 }
 
 // dataset opens the dataset and checks its rows. The caller calls the returned

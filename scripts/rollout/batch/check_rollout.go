@@ -1,0 +1,152 @@
+package batch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"rollout/functions/submit"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/embedded/bucket"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/kind"
+	"rollout/shared/record"
+	"rollout/shared/rollout"
+)
+
+// RolloutReport is the result of CheckRollout, and what --dry-run --json prints of a rollout.
+type RolloutReport struct {
+	Report                 // of what is asked first, in the order in which it is asked
+	Stage      string      `json:"stage"`   // what that is. Example: "answer"
+	Tickets    int         `json:"tickets"` // of the file; those that are set aside for comparisons are not among them
+	Refused    int         `json:"refused"` // lines that are not tickets
+	Epochs     int         `json:"epochs"`
+	AllAnswers int         `json:"all_answers"` // of all tickets in all epochs
+	Graders    []string    `json:"graders"`
+	RefusedAt  []RefusedAt `json:"refused_at"` // the first ones
+}
+
+// RefusedAt is a line that is not a ticket, and why.
+type RefusedAt struct {
+	Line    uint64 `json:"line"`
+	Message string `json:"message"`
+}
+
+// dryRunID stands for the run of a check.
+const dryRunID = identity.RunID("00000000000000000000000000")
+
+// CheckRollout reads every ticket as a rollout of the config in the deployment would, and makes the requests of its
+// first batch. It works in the folder, which the caller removes. Lines that are not tickets are counted; a config, a
+// grader or a file that the rollout would refuse is an error.
+func CheckRollout(
+	ctx context.Context, c config.Run, d config.Deployment, file, folder string,
+) (r RolloutReport, err error) {
+	if err := submit.CheckGraders(d, c.Grades); err != nil {
+		return r, err
+	}
+	k, err := kind.Table{}.Of(c.Kind)
+	if err != nil {
+		return r, err
+	}
+	b, err := bucket.Open(filepath.Join(folder, "bucket"), bucket.Options{})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	in, err := copyUnpacked(ctx, b, file, c.Input.MaxUnpacked)
+	if err != nil {
+		return r, err
+	}
+	m := record.Manifest{Schema: record.Schema, Run: dryRunID, Kind: c.Kind, Config: k.ManifestConfig(c),
+		Inputs: []record.Input{in}}
+	head := func(ctx context.Context, in record.Input) ([]byte, error) {
+		return input.ReadPart(ctx, b, in.Key, 0, min(in.Size, headBytes))
+	}
+	if err := k.Complete(ctx, &m, kind.Site{Deployment: d, Head: head}); err != nil {
+		return r, err
+	}
+	if m.Roles, err = k.ResolveRoles(m.Config, d); err != nil {
+		return r, err
+	}
+	first := filepath.Join(folder, "first.jsonl")
+	appended := kind.Appended{Blobs: b, Manifest: m, Input: len(m.Inputs)}
+	if err := writeFirst(ctx, k, appended, in, first); err != nil {
+		return r, err
+	}
+	if r, err = reportRollout(ctx, k, appended); err != nil {
+		return r, err
+	}
+	r.Report, err = Check(ctx, m.Config, d.ForPool(m.Pool).Engine.Request, []string{first})
+	r.Model = m.ModelURI
+	for i := range r.Requests { // its lines are not the user's
+		r.Requests[i].File, r.Requests[i].Line = file, 0
+	}
+	return r, err
+}
+
+// headBytes is how much of a file decides its format.
+const headBytes = 1 << 20
+
+// copyUnpacked copies the file into the bucket as a run would have it: unpacked.
+func copyUnpacked(ctx context.Context, b *bucket.Bucket, file string, limit int64) (in record.Input, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return in, fault.WithKind(fault.Invalid, err, "open")
+	}
+	defer f.Close() // opened for reading: closing loses nothing
+	packed, _ := input.Packing(file)
+	u, err := input.Unpack(f, packed)
+	if err != nil {
+		return in, fault.WithKind(fault.Invalid, err, "%s", file)
+	}
+	defer u.Close() // likewise
+	key := record.PromptsPrefix + "tickets.jsonl"
+	info, err := b.Put(ctx, key, io.LimitReader(u, limit+1), blob.PutOptions{})
+	if err == nil && info.Size > limit {
+		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s unpacks to more than %d bytes", file, limit),
+			Remedy: "raise input.max_unpacked, or split it"}
+	}
+	return record.Input{Key: key, Version: info.Version, Size: info.Size, Name: file}, err
+}
+
+// writeFirst writes the lines that the run asks first.
+func writeFirst(ctx context.Context, k kind.Kind, a kind.Appended, in record.Input, path string) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fault.WithKind(fault.Exhausted, err, "write the first requests")
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	out := bufio.NewWriter(f)
+	nothing := func(func(kind.Item, error) bool) {}
+	noRows := func(func([]byte, error) bool) {}
+	if err := k.Grow(ctx, kind.Growth{Appended: a, Items: nothing, Answers: noRows,
+		Source: record.Ranges{Key: in.Key, Version: in.Version, Size: in.Size}}, out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// reportRollout reads what the first batch's plan knows of the whole.
+func reportRollout(ctx context.Context, k kind.Kind, a kind.Appended) (r RolloutReport, err error) {
+	p, err := k.Progress(ctx, a)
+	if err != nil || p == nil {
+		return r, err
+	}
+	r = RolloutReport{Stage: p.Stage, Tickets: p.AllTickets / max(1, p.Epochs), Refused: p.Refused, Epochs: p.Epochs,
+		AllAnswers: p.AllItems, Graders: []string{}, RefusedAt: []RefusedAt{}}
+	for _, g := range a.Manifest.Config.Grades {
+		r.Graders = append(r.Graders, g.Name)
+	}
+	refused, err := rollout.FirstRefused(ctx, a.Blobs, a.Manifest.Run, maxWarnings)
+	for _, at := range refused {
+		r.RefusedAt = append(r.RefusedAt, RefusedAt{at.Line, at.Message})
+	}
+	return r, err
+}

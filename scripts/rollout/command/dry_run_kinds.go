@@ -1,0 +1,154 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rollout/scripts/rollout/batch"
+	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/train"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/figures"
+	"rollout/shared/input"
+	"rollout/shared/installation"
+)
+
+// inFolder calls check with a temporary folder.
+func inFolder(check func(folder string) error) (err error) {
+	folder, err := os.MkdirTemp("", "rollout-dry-run-*")
+	if err != nil {
+		return fault.WithKind(fault.Exhausted, err, "make a folder for the check")
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	return check(folder)
+}
+
+// rollout checks every ticket and grader, and shows what would be asked first.
+func (d dryRun) rollout(ctx context.Context, in *installation.Installation) error {
+	deployment := in.Deployment
+	if len(deployment.InferPools()) == 0 { // `up` makes one of what its engine serves
+		deployment.Pools = append(deployment.Pools,
+			config.Pool{Name: config.DefaultPool, Model: cmp.Or(d.run.Model.URI, config.ModelTiny)})
+	}
+	var report batch.RolloutReport
+	if err := inFolder(func(folder string) (err error) {
+		report, err = batch.CheckRollout(ctx, d.run, deployment, d.files[0], folder)
+		return err
+	}); err != nil {
+		return err
+	}
+	lines := uint64(report.Tickets + report.Refused)
+	var err error
+	if d.asJSON {
+		err = d.print(struct {
+			batch.RolloutReport
+			serverCheck
+		}{report, d.servers})
+	} else {
+		line := fmt.Sprintf("dry-run OK: kind=rollout model=%s tickets=%d", report.Model, report.Tickets)
+		if report.Refused > 0 {
+			line = fmt.Sprintf("dry-run: kind=rollout model=%s tickets=%d bad=%d", report.Model, report.Tickets, report.Refused)
+		}
+		err = d.write(d.servers.text()+rolloutText(report, d.files[0]), line)
+	}
+	return errors.Join(err, d.badLines(uint64(report.Refused), lines), d.servers.failure(report.Model))
+}
+
+// rolloutText formats the check of a rollout, for people.
+func rolloutText(r batch.RolloutReport, file string) string {
+	var b strings.Builder
+	for _, at := range r.RefusedAt {
+		fmt.Fprintf(&b, "warning: %s:%d: %s\n", progress.SanitizeLine(file, 500), at.Line,
+			progress.SanitizeLine(at.Message, 500))
+	}
+	fmt.Fprintf(&b, "%-12s%s of %s in %s\n", "asks", figures.Of(r.AllAnswers, "answer"), figures.Of(r.Tickets, "ticket"),
+		figures.Of(r.Epochs, "epoch"))
+	if len(r.Graders) > 0 {
+		fmt.Fprintf(&b, "%-12s%s\n", "graders", progress.SanitizeLine(strings.Join(r.Graders, ", "), 500))
+	}
+	fmt.Fprintf(&b, "%-12s%s, stage %s\n", "first", figures.Of(r.Items, "request"), r.Stage)
+	return b.String() + reportText(r.Report)
+}
+
+// training checks every row of the dataset, as the training reads it.
+func (d dryRun) training(ctx context.Context) error {
+	a := *d.run.Algorithm
+	rows := uint64(0)
+	if err := inFolder(func(folder string) (err error) {
+		path, err := unpacked(d.files[0], folder, d.run.Input.MaxUnpacked)
+		if err != nil {
+			return err
+		}
+		o := train.Options{Config: config.Train{Algorithm: withDataset(a, path)}}
+		rows, err = o.Check(ctx)
+		return fault.Wrap(err, "%s", d.files[0])
+	}); err != nil {
+		return err
+	}
+	common := a.Common()
+	if d.asJSON {
+		return d.print(struct {
+			Kind      string `json:"kind"`
+			Algorithm string `json:"algorithm"`
+			Model     string `json:"model"`
+			Rows      uint64 `json:"rows"`
+			Steps     int    `json:"steps"`
+			Minibatch int    `json:"minibatch_size"`
+		}{d.run.Kind, a.Kind, common.BaseModel.URI, rows, common.Budget.MaxSteps, common.Minibatch})
+	}
+	return d.write(fmt.Sprintf("%-12s%s, %s a step\n", "trains", figures.Of(common.Budget.MaxSteps, "step"),
+		figures.Of(common.Minibatch, "row")),
+		fmt.Sprintf("dry-run OK: kind=train algorithm=%s model=%s rows=%d", a.Kind, common.BaseModel.URI, rows))
+}
+
+// withDataset returns the algorithm with the rows in the file at the path.
+func withDataset(a config.Algorithm, path string) config.Algorithm {
+	if a.SFT != nil {
+		sft := *a.SFT
+		sft.Dataset.Path = path
+		a.SFT = &sft
+	}
+	if a.RM != nil {
+		rm := *a.RM
+		rm.Dataset.Path = path
+		a.RM = &rm
+	}
+	return a
+}
+
+// unpacked returns the path of the file, or of its unpacked copy in the folder.
+func unpacked(file, folder string, limit int64) (path string, err error) {
+	packed, _ := input.Packing(file)
+	if packed == "" {
+		return file, nil
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return "", unreadable(err)
+	}
+	defer in.Close() // opened for reading: closing loses nothing
+	u, err := input.Unpack(in, packed)
+	if err != nil {
+		return "", fault.WithKind(fault.Invalid, err, "%s", file)
+	}
+	defer u.Close() // likewise
+	path = filepath.Join(folder, "rows.jsonl")
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", fault.WithKind(fault.Exhausted, err, "unpack %s", file)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	n, err := io.Copy(out, io.LimitReader(u, limit+1))
+	if err == nil && n > limit {
+		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s unpacks to more than %d bytes", file, limit),
+			Remedy: "raise input.max_unpacked, or split it"}
+	}
+	return path, fault.Wrap(err, "unpack %s", file)
+}
