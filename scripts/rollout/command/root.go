@@ -33,6 +33,7 @@ func commands(e *Env) []*cobra.Command {
 		inferCommand(e),
 		trainCommand(e),
 		submitCommand(e),
+		planCommand(e),
 		statusCommand(e),
 		resultsCommand(e),
 		showCommand(e),
