@@ -38,7 +38,7 @@ func TestASampleTellsWhatTheWholeTakes(t *testing.T) {
 		got.Answered != 200 || got.Name != "prompts-sample" || got.Seed != 3 || got.Seconds == nil {
 		t.Fatalf("the estimate is %s, %v", out, err)
 	}
-	if s := i.onlyRunOf("prompts-sample"); s.Run != got.Run {
+	if s := i.onlyRunOf("prompts-sample.jsonl"); s.Run != got.Run {
 		t.Errorf("status has the run %s, and the estimate says %s", s.Run, got.Run)
 	}
 	rest, known := strings.CutPrefix(got.Submit, "rollout ")
@@ -76,5 +76,5 @@ func TestTheHeadOfAFileThatFailsIsEstimatedAndExitsWith1(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	i.onlyRunOf("prompts-head")
+	i.onlyRunOf("prompts-head.jsonl")
 }

@@ -10,6 +10,9 @@ type Interval struct {
 	High  float64 `json:"high"`
 }
 
+// rounding is how much floating-point numbers may be off, as a share.
+const rounding = 1e-9
+
 // Population is what is known of all items.
 type Population struct {
 	Items   uint64
@@ -45,6 +48,7 @@ func Total(p Population, sizes, values []float64, seed uint64) (Interval, bool) 
 	rest := max(0, p.Squares-squares(sizes)) // of the items that were not asked
 	unseen := f.scatter(sizes) * rest / (items * items)
 	deviation := math.Sqrt(variance(f.residuals)/float64(n)*(1-float64(n)/items) + unseen)
+	deviation += rounding * math.Abs(f.mean) // values on a line have no other deviation
 	// The sum over all items is at least that over the sample.
 	return Interval{
 		Value: max(sum, items*f.mean),

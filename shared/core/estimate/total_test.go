@@ -106,7 +106,7 @@ func TestIntervalsContainTheTruth(t *testing.T) {
 					if !ok {
 						t.Fatal("no estimate")
 					}
-					if got.Low <= sum*(1+1e-9) && sum <= got.High*(1+1e-9) {
+					if got.Low <= sum && sum <= got.High {
 						contained++
 					}
 					width += (got.High - got.Low) / 2 / sum / seeds
@@ -131,6 +131,16 @@ func TestOrdinaryFilesHaveNarrowIntervals(t *testing.T) {
 		if half := (got.High - got.Low) / 2 / sum; half > 0.12 || half <= 0 {
 			t.Errorf("%s: the interval reaches %.1f %% away", name, 100*half)
 		}
+	}
+}
+
+func TestValuesOnALineAreExact(t *testing.T) {
+	t.Parallel()
+	line := func(r *rand.Rand) item { x := lognormal(r, 5, 1); return item{x, 7 + 0.3*x} }
+	p, sizes, tokens, sum := sampled(line, 3000, 50, 4)
+	got, ok := estimate.Total(p, sizes, tokens, 4)
+	if !ok || got.Low > sum || got.High < sum || got.High-got.Low > 1e-6*sum {
+		t.Errorf("%+v, %v, want %v", got, ok, sum)
 	}
 }
 
