@@ -14,6 +14,7 @@ import (
 
 	"rollout/scripts/rollout/cuts"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -64,7 +65,7 @@ func planCommand(e *Env) *cobra.Command {
 			enc.SetEscapeHTML(false)
 			return enc.Encode(p)
 		}
-		_, err = io.WriteString(e.Out, planText(p, e.palette()))
+		_, err = io.WriteString(e.Out, planText(p, e.palette(e.Out)))
 		return err
 	}
 	return c
@@ -184,10 +185,10 @@ func names(keys []string, key string) bool {
 const maxRanges = 20
 
 // planText formats a plan for people.
-func planText(p runPlan, colours palette) string {
+func planText(p runPlan, colours terminal.Palette) string {
 	var b strings.Builder
 	fact := func(label, format string, args ...any) {
-		fmt.Fprintf(&b, "%s%s\n", colours.in(bold, fmt.Sprintf("%-*s", labelColumns, label)), fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%s%s\n", colours.In(terminal.Bold, fmt.Sprintf("%-12s", label)), fmt.Sprintf(format, args...))
 	}
 	line := func(s string) string { return progress.SanitizeLine(s, 500) }
 	if p.Run != "" {
@@ -215,20 +216,19 @@ func planText(p runPlan, colours palette) string {
 	if !p.Complete {
 		fact("", "the plan is not complete yet: more may come")
 	}
-	table := screen{colours: colours}
 	plain := func(_, _ int, cell string) string { return cell }
 	rows := [][]string{{"setting", "value", "from"}}
 	for _, s := range p.Settings {
 		rows = append(rows, []string{line(s.Key), progress.SanitizeLine(s.Value, 60), line(s.From)})
 	}
-	b.WriteString("\n" + table.table(rows, plain))
+	b.WriteString("\n" + terminal.Table(rows, colours, plain))
 	rows = [][]string{{"range", "input", "bytes", "shards", "items"}}
 	for i, r := range p.Ranges[:min(len(p.Ranges), maxRanges)] {
 		rows = append(rows, []string{figures.Count(i), figures.Count(r.Input),
 			figures.Count(r.Offset) + " to " + figures.Count(r.End), figures.Count(r.Shards), figures.Count(r.Items)})
 	}
 	if len(rows) > 1 {
-		b.WriteString("\n" + table.table(rows, plain))
+		b.WriteString("\n" + terminal.Table(rows, colours, plain))
 	}
 	if more := len(p.Ranges) - maxRanges; more > 0 {
 		fmt.Fprintf(&b, "and %s: see --json\n", figures.Of(more, "more range"))

@@ -18,6 +18,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/sample"
+	"rollout/scripts/rollout/terminal"
 	"rollout/shared/config"
 	"rollout/shared/core/estimate"
 	"rollout/shared/fault"
@@ -156,7 +157,7 @@ func (e *Env) submitPart(c *cobra.Command, s submission, p part, asJSON bool) (e
 		enc.SetEscapeHTML(false)
 		err = enc.Encode(got)
 	} else {
-		_, err = io.WriteString(e.Out, estimateText(got, e.palette()))
+		_, err = io.WriteString(e.Out, estimateText(got, e.palette(e.Out)))
 	}
 	return errors.Join(err, outcome)
 }
@@ -207,13 +208,13 @@ func mustJSON(s string) []byte {
 }
 
 // estimateText formats an estimate for people.
-func estimateText(e sample.Estimate, colours palette) string {
+func estimateText(e sample.Estimate, colours terminal.Palette) string {
 	of := fmt.Sprintf("the first %s", figures.Count(e.Sampled))
 	if e.Random {
 		of = fmt.Sprintf("%s random ones (seed %d)", figures.Count(e.Sampled), e.Seed)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", colours.in(bold, fmt.Sprintf("the whole file: %s, estimated from %s",
+	fmt.Fprintf(&b, "%s\n", colours.In(terminal.Bold, fmt.Sprintf("the whole file: %s, estimated from %s",
 		figures.Of(e.Items, "item"), of)))
 	rows := [][]string{{"", "estimate", "95 % interval"}}
 	add := func(name string, i *estimate.Interval, format func(float64) string) {
@@ -227,7 +228,7 @@ func estimateText(e sample.Estimate, colours palette) string {
 	add("cost", e.Dollars, formatDollars)
 	add("time", e.Seconds, func(s float64) string { return figures.Duration(time.Duration(s * float64(time.Second))) })
 	if len(rows) > 1 {
-		b.WriteString(screen{colours: colours}.table(rows, func(_, _ int, cell string) string { return cell }))
+		b.WriteString(terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell }))
 	}
 	for _, note := range notesOf(e) {
 		fmt.Fprintf(&b, "%s\n", note)
