@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"rollout/functions/status"
+	"rollout/shared/figures"
 )
 
 // sharesPool returns what other runs take of the pools that the run needs, and why.
@@ -19,7 +20,7 @@ func sharesPool(s status.Status) (out []status.Blocker) {
 		}
 		out = append(out, status.Blocker{Code: SharesPool,
 			Text: fmt.Sprintf("it shares pool %s with %s: its part is %s of the requests, as its weight is %s of %s (%s)",
-				sh.Pool, others, percent(sh.Fraction), number(sh.Weight), number(sh.Total), whyWeight(sh)),
+				sh.Pool, others, figures.Share(sh.Fraction), number(sh.Weight), number(sh.Total), whyWeight(sh)),
 			Remedy: "wait, or pause others; `[run] priority` in the config of the next run gives that another weight"})
 	}
 	return out
@@ -36,8 +37,6 @@ func whyWeight(s status.Share) string {
 	}
 	return why
 }
-
-func percent(fraction float64) string { return number(100*fraction) + " %" }
 
 // number formats with three digits at most.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }

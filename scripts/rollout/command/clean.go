@@ -23,7 +23,7 @@ import (
 func cleanCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Delete the work files of ended runs",
+		Short: "Delete the work files of ended runs, or show what they take of the disk (--dry-run)",
 		Long: "Deletes work/RUN/ of every ended run, and unfinished uploads in pending/ that are older than a day. It\n" +
 			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they retry.\n" +
 			"A run without its work files can't be retried.",

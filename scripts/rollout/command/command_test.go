@@ -192,7 +192,7 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
-	if r := rollout(t.Context()); r.code != 0 || !strings.Contains(r.out, "Available Commands") {
+	if r := rollout(t.Context()); r.code != 0 || !strings.Contains(r.out, "Answer prompts:") {
 		t.Errorf("%+v", r)
 	}
 	if r := rollout(t.Context(), "version"); r.code != 0 || !strings.HasPrefix(r.out, "rollout ") {

@@ -26,38 +26,28 @@ import (
 	"rollout/shared/observe"
 )
 
-// commands returns all subcommands. Add a new one here.
-func commands(e *Env) []*cobra.Command {
-	return []*cobra.Command{
-		upCommand(e),
-		inferCommand(e),
-		trainCommand(e),
-		submitCommand(e),
-		planCommand(e),
-		statusCommand(e),
-		resultsCommand(e),
-		showCommand(e),
-		explainCommand(e),
-		compareCommand(e),
-		configCommand(e),
-		convertCommand(e),
-		guidanceCommand(e),
-		reportCommand(e),
-		retryCommand(e),
-		pauseCommand(e),
-		resumeCommand(e),
-		stopCommand(e),
-		modelCommand(e),
-		bundleCommand(e),
-		cleanCommand(e),
-		cloudCommand(e),
-		snapshotCommand(e),
-		backupCommand(e),
-		restoreCommand(e),
-		serveCommand(e),
-		workerCommand(e),
-		versionCommand(e),
+// commands returns all subcommands by the groups of the help. Add a new one here.
+func commands(e *Env) []commandGroup {
+	return []commandGroup{
+		{"run", "Answer prompts:", []*cobra.Command{
+			upCommand(e), submitCommand(e), planCommand(e), inferCommand(e), convertCommand(e), configCommand(e)}},
+		{"look", "Look at runs (RUN is a run's id, the beginning of it, or its name):", []*cobra.Command{
+			statusCommand(e), explainCommand(e), resultsCommand(e), showCommand(e), compareCommand(e), reportCommand(e),
+			guidanceCommand(e)}},
+		{"steer", "Steer runs:", []*cobra.Command{
+			pauseCommand(e), resumeCommand(e), stopCommand(e), retryCommand(e)}},
+		{"train", "Train and serve the built-in model:", []*cobra.Command{
+			trainCommand(e), snapshotCommand(e), modelCommand(e), serveCommand(e)}},
+		{"keep", "Keep an installation:", []*cobra.Command{
+			cleanCommand(e), backupCommand(e), restoreCommand(e), bundleCommand(e), cloudCommand(e), workerCommand(e)}},
+		{"", "", []*cobra.Command{versionCommand(e)}},
 	}
+}
+
+// commandGroup is a group of subcommands in the help; "" is that of the rest.
+type commandGroup struct {
+	id, title string
+	commands  []*cobra.Command
 }
 
 // Env is the environment of a command.
@@ -155,6 +145,7 @@ func rootCommand(e *Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:              "rollout",
 		Short:            "Run batches of prompts through an inference engine and answer each prompt exactly once",
+		Example:          firstSession,
 		Args:             unknownCommand,
 		PersistentPreRun: e.beforeCommand,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -168,7 +159,16 @@ func rootCommand(e *Env) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&e.logLevel, "log-level", "", "minimum `level` of log lines: debug, info, warn or error")
 	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "`format` of log lines: text or json")
-	root.AddCommand(commands(e)...)
+	for _, g := range commands(e) {
+		if g.id != "" {
+			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		}
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	e.fitHelp(root)
 	return root
 }
 

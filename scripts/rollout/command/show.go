@@ -165,7 +165,8 @@ func (t *itemPrinter) text(text string) {
 			t.line("  ", "… "+figures.Of(len(lines)-i, "more line")+": see --json")
 			return
 		}
-		t.line("  ", progress.SanitizeLine(l, 64<<10))
+		own := l[:len(l)-len(strings.TrimLeft(l, " "))] // indent
+		t.line("  "+own, progress.SanitizeLine(l, 64<<10))
 	}
 }
 

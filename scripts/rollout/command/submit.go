@@ -30,9 +30,15 @@ func submitCommand(e *Env) *cobra.Command {
 			"of the run.\n\n" +
 			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket, else\n" +
 			"[defaults] of the installation. --set changes it for this run.\n\n" +
-			"--sample N first asks N random lines, as a run NAME-sample, and tells what the whole file takes: tokens, time\n" +
-			"and, with prices in the config, dollars. --limit N asks the first N lines, as NAME-head. Submit the whole with\n" +
-			"the command that they print.",
+			"In doubt, --dry-run checks the config and every line, and starts nothing. --sample N first asks N random\n" +
+			"lines, as a run NAME-sample, and tells what the whole file takes: tokens, time and, with prices in the\n" +
+			"config, dollars. --limit N asks the first N lines, as NAME-head. Submit the whole with the command that they\n" +
+			"print.\n\n" +
+			"Runs share the workers of their pool by run.priority: low, normal, high, or a weight.",
+		Example: "  rollout submit nightly.jsonl --sample 200                      # what will it take?\n" +
+			"  rollout submit nightly.jsonl --set sampling.max_tokens=800 --wait\n" +
+			"  rollout submit urgent.jsonl --set run.priority=high            # beside a large run\n" +
+			"  rollout submit nightly.jsonl --set model.uri=another-model     # then rollout compare RUN RUN",
 		Args: arguments(0, "FILE"),
 	}
 	location := locationFlags(c)

@@ -34,8 +34,9 @@ type Task struct {
 
 // Widths of the bar of a task.
 const (
-	leastBar = 12
-	mostBar  = 100
+	leastBar    = 12
+	leastBeside = 24 // beside the facts
+	mostBar     = 100
 )
 
 // Lines formats a task in lines of at most that many columns:
@@ -62,7 +63,7 @@ func (t Task) Lines(columns int, colours Palette) []string {
 	}
 	facts := strings.Join(t.Facts, ", ")
 	beside := columns - len(share) - 1
-	if room := beside - Width(t.Name) - 1 - 2 - Width(facts); room >= leastBar && facts != "" {
+	if room := beside - Width(t.Name) - 1 - 2 - Width(facts); room >= leastBeside && facts != "" {
 		return []string{t.Name + " " + bar(room) + "  " + facts}
 	}
 	var lines []string
