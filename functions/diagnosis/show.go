@@ -197,8 +197,9 @@ func (x *Explainer) request(m record.Manifest, t ItemReport) *ShownRequest {
 	if err != nil {
 		return nil
 	}
-	settings := dialect.NewSettings(m.Config.Request, x.deployment.ForPool(m.Pool).Engine.Request)
-	if _, err := settings.Target(it); err != nil {
+	engine := x.deployment.ForPool(m.Pool).Engine
+	settings := dialect.NewSettings(m.Config.Request, engine.Request)
+	if _, err := settings.Target(it); err != nil || it.CheckTensors(engine.Tensors) != nil {
 		return nil
 	}
 	model := m.DialectModel()

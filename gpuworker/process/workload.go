@@ -84,8 +84,9 @@ type inference struct {
 func (a inference) executor(ctx context.Context) worker.Executor {
 	w, p := a.o.Deployment.Worker, a.o.Ports
 	x := infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
-		Request: a.o.Deployment.Engine.Request, Servers: serverNames(a.o.Deployment.Engine),
-		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
+		Request: a.o.Deployment.Engine.Request, Tensors: a.o.Deployment.Engine.Tensors,
+		Servers: serverNames(a.o.Deployment.Engine),
+		Log:     p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
 	a.current.Store(x)
 	return x

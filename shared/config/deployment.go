@@ -95,6 +95,9 @@ type Engine struct {
 	// free or unknown.
 	PromptPrice     float64 `toml:"prompt_price"`
 	CompletionPrice float64 `toml:"completion_price"`
+	// Tensors lets rows bring serialized tensors, such as prompt_embeds, which the server
+	// deserializes.
+	Tensors bool `toml:"tensors"`
 	// Request is what all requests to these servers have.
 	Request
 }

@@ -39,6 +39,7 @@ type Config struct {
 	MaxOutage time.Duration
 	// Request is what the engine's config adds to all requests.
 	Request config.Request
+	Tensors bool // rows may bring serialized tensors
 	// Servers are the names of the engine's servers, as engine.ServerOf returns them; nil
 	// for an engine that is a single server.
 	Servers []string
@@ -220,8 +221,10 @@ func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 	if err := it.CheckModel(t.model.URI, t.shard.Manifest.Config.Request); err != nil {
 		return it, err
 	}
-	_, err = t.settings.Target(it)
-	return it, err
+	if _, err := t.settings.Target(it); err != nil {
+		return it, err
+	}
+	return it, it.CheckTensors(t.cfg.Tensors)
 }
 
 // fail gives the item its error row.

@@ -49,6 +49,24 @@ func TestErrorRowsHaveItemsOwnID(t *testing.T) {
 	})
 }
 
+// A server deserializes tensors: no row may bring some, unless the deployment says so.
+func TestTensorsOfRowsReachTheServerOnlyIfAllowed(t *testing.T) {
+	t.Parallel()
+	const line = `{"id":"a","messages":[{"role":"user","content":[{"type":"image_embeds","image_embeds":"gASV"}]}]}` + "\n"
+	for _, allowed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newFixture(t, inputtest.Manifest(0), line, nil)
+			d.work(time.Minute, func(c *infer.Config) { c.Tensors = allowed })
+			if got := d.rows(); len(got) != 1 || (got[0].Class == fault.Refused) == allowed {
+				t.Errorf("allowed %v: rows %+v", allowed, got)
+			}
+			if n := len(d.engine.requests); (n > 0) != allowed {
+				t.Errorf("allowed %v: %d requests", allowed, n)
+			}
+		})
+	}
+}
+
 func TestTooLongLineGetsErrorRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
