@@ -153,7 +153,7 @@ esac`,
 }
 
 // machineVariables are those of a machine, besides the ones of every computer.
-var machineVariables = []string{"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0.11.0", "ROLLOUT_PROJECT=acme-ml",
+var machineVariables = []string{"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0.21.0-cu129", "ROLLOUT_PROJECT=acme-ml",
 	"ROLLOUT_PROGRAMS=acme-rollout-programs", "ROLLOUT_WORKER=gpuworker-1", "ROLLOUT_HUB_SECRET=rollout-hf-token",
 	"ROLLOUT_AUDIENCE=https://rollout-leave.acme-ml.internal"}
 
@@ -168,7 +168,7 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	have(t, calls, "systemctl start --no-block rollout-engine-1.service")
 	have(t, calls, "systemctl enable --now rollout-worker.service")
 	for path, want := range map[string]string{
-		"etc/systemd/system/rollout-engine-1.service": `"vllm/vllm-openai:v0.11.0" "--model" "org/small"`,
+		"etc/systemd/system/rollout-engine-1.service": `"vllm/vllm-openai:v0.21.0-cu129" "--model" "org/small"`,
 		"etc/systemd/system/rollout-worker.service": `"--gpus" "0,1" "--engine" ` +
 			`"http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
 		"etc/rollout/engine.env":   "HF_TOKEN=hub-token",

@@ -45,7 +45,7 @@ func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 			"large": {"org/large", "v1", "cloud-run", "spot"},
 		},
 		MaxMachines: 8, InstanceTypes: []string{"g2-standard-8", "g2-standard-12"},
-		EngineImage: "vllm/vllm-openai:v0.11.0",
+		EngineImage: "vllm/vllm-openai:v0.21.0-cu129",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

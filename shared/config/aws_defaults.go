@@ -22,14 +22,15 @@ func aws() provider {
 }
 
 // DefaultFleet returns a fleet of at most 8 machines a pool and one machine for
-// every 4 open shards. Its instance types have the smallest GPUs of three
-// generations; its engine image is vLLM's.
+// every 4 open shards. Its instance types have one GPU of 24 GB or more that vLLM still
+// supports; its engine image is one of vLLM for CUDA 12, which runs with older drivers, too.
 func DefaultFleet() Fleet {
 	return Fleet{
 		MaxMachines:      8,
 		ShardsPerMachine: 4,
 		IdleTimeout:      Duration(5 * time.Minute),
-		InstanceTypes:    []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"},
-		EngineImage:      "vllm/vllm-openai:v0.11.0",
+		InstanceTypes: []string{"g6.xlarge", "g6.2xlarge", "g6.4xlarge", "g6.8xlarge", "gr6.4xlarge",
+			"g5.xlarge", "g5.2xlarge", "g5.4xlarge", "g5.8xlarge", "g6e.xlarge"},
+		EngineImage: "vllm/vllm-openai:v0.21.0-cu129",
 	}
 }

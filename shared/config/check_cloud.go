@@ -60,7 +60,7 @@ func (f Fleet) check(c *checker, at string, p provider) {
 			c.add(field, "%s is listed twice: name each type once", quote(name))
 		}
 	}
-	c.pattern(at+".engine_image", f.EngineImage, imageName, `write one such as "vllm/vllm-openai:v0.11.0"`)
+	c.pattern(at+".engine_image", f.EngineImage, imageName, `write one such as "vllm/vllm-openai:v0.21.0-cu129"`)
 }
 
 // keyPrefix checks the prefix of all keys of a bucket.

@@ -35,8 +35,9 @@ func TestCloudSetsDefaultsOfItsProvider(t *testing.T) {
 			8,
 			4,
 			Duration(5 * time.Minute),
-			[]string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"},
-			"vllm/vllm-openai:v0.11.0",
+			[]string{"g6.xlarge", "g6.2xlarge", "g6.4xlarge", "g6.8xlarge", "gr6.4xlarge",
+				"g5.xlarge", "g5.2xlarge", "g5.4xlarge", "g5.8xlarge", "g6e.xlarge"},
+			"vllm/vllm-openai:v0.21.0-cu129",
 		},
 	}
 	if d := cmp.Diff(want, got); d != "" {

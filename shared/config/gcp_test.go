@@ -29,7 +29,7 @@ func TestGoogleCloudNeedsProjectRegionAndBucket(t *testing.T) {
 		PubSub:    PubSub{"rollout-", "rollout-push@acme-ml.iam.gserviceaccount.com"},
 		Secrets:   CloudSecrets{Prefix: "rollout-"},
 		Fleet: Fleet{8, 4, Duration(5 * time.Minute), []string{"g2-standard-8", "g2-standard-12"},
-			"vllm/vllm-openai:v0.11.0"},
+			"vllm/vllm-openai:v0.21.0-cu129"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
