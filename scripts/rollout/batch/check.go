@@ -52,20 +52,22 @@ const (
 
 // Check reads and parses every line of every file, as a run of the config would, with the model and the engine's
 // settings. It streams: memory is bounded. Bad lines are counted in the Report; a file that cannot be read is an error.
-func Check(ctx context.Context, c config.Run, engine config.Request, files []string) (Report, error) {
+func Check(ctx context.Context, c config.Run, engine config.Engine, files []string) (Report, error) {
 	return CheckEach(ctx, c, engine, files, nil)
 }
 
 // CheckEach is Check, and calls each for every line that the run would ask, in order, with the line's bytes, which are
 // valid until each returns. With an each that is not nil, the Report has no members, endpoints and requests.
 func CheckEach(
-	ctx context.Context, c config.Run, engine config.Request, files []string,
+	ctx context.Context, c config.Run, engine config.Engine, files []string,
 	each func(line []byte, it *dialect.Item) error,
 ) (Report, error) {
 	r := Report{Model: c.Model.URI, Dialect: dialect.Name(c.Input.Dialect), Endpoints: map[string]uint64{},
 		Sent: map[string]uint64{}, Returned: map[string]uint64{}, Requests: []ShownRequest{}, Warnings: []string{}}
-	k := &checking{report: &r, each: each, config: c, settings: dialect.NewSettings(c.Request, engine),
-		model: dialect.NewModel(c.Model.URI, identity.Model(c.Model.URI, c.Model.Revision), c), ids: map[[16]byte]struct{}{}}
+	k := &checking{report: &r, each: each, config: c, settings: dialect.NewSettings(c.Request, engine.Request),
+		tensors: engine.Tensors,
+		model:   dialect.NewModel(c.Model.URI, identity.Model(c.Model.URI, c.Model.Revision), c),
+		ids:     map[[16]byte]struct{}{}}
 	for _, f := range files {
 		if err := k.file(ctx, f); err != nil {
 			return r, fault.Wrap(err, "%s", f)
@@ -86,6 +88,7 @@ type checking struct {
 	report   *Report
 	config   config.Run
 	settings *dialect.Settings
+	tensors  bool // rows may bring some
 	model    dialect.Model
 	parser   *dialect.Parser
 	buffers  dialect.Buffers
@@ -167,6 +170,9 @@ func (k *checking) line(l jsonl.Line) (*dialect.Item, error) {
 		}
 	}
 	if _, err := k.settings.Target(it); err != nil {
+		return nil, err
+	}
+	if err := it.CheckTensors(k.tensors); err != nil {
 		return nil, err
 	}
 	return it, k.takeID(it)

@@ -83,7 +83,7 @@ func CheckRollout(
 	if r, err = reportRollout(ctx, k, appended); err != nil {
 		return r, err
 	}
-	r.Report, err = Check(ctx, m.Config, d.ForPool(m.Pool).Engine.Request, []string{first})
+	r.Report, err = Check(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first})
 	r.Model = m.ModelURI
 	for i := range r.Requests { // its lines are not the user's
 		r.Requests[i].File, r.Requests[i].Line = file, 0

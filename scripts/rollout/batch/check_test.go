@@ -20,21 +20,32 @@ func TestCheckFindsLinesThatTheRunWouldRefuse(t *testing.T) {
 	}
 	c := config.DefaultRun()
 	c.Model.URI = "m"
-	r, err := batch.Check(t.Context(), c, config.Request{}, []string{file})
+	r, err := batch.Check(t.Context(), c, config.Engine{}, []string{file})
 	const want = `the model "gpt", the run's model is "m"`
 	if err != nil || r.Items != 2 || r.Bad != 1 || !strings.Contains(r.Warnings[0], want) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	c.Request = &config.Request{BodyModel: map[string]string{"gpt": ""}}
-	if r, err = batch.Check(t.Context(), c, config.Request{}, []string{file}); err != nil || r.Bad != 0 {
+	if r, err = batch.Check(t.Context(), c, config.Engine{}, []string{file}); err != nil || r.Bad != 0 {
 		t.Errorf("an accepted model: %+v, %v", r, err)
 	}
 	if err := os.WriteFile(file, []byte(`{"messages":[{"role":"user","content":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Request = &config.Request{Endpoint: "completions"}
-	if r, err = batch.Check(t.Context(), c, config.Request{}, []string{file}); err != nil || r.Bad != 1 {
+	if r, err = batch.Check(t.Context(), c, config.Engine{}, []string{file}); err != nil || r.Bad != 1 {
 		t.Errorf("messages for completions: %+v, %v", r, err)
+	}
+	c.Request = nil
+	tensor := `{"messages":[{"role":"user","content":[{"image_embeds":"gASV"}]}]}`
+	if err := os.WriteFile(file, []byte(tensor), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, allowed := range []bool{false, true} {
+		r, err = batch.Check(t.Context(), c, config.Engine{Tensors: allowed}, []string{file})
+		if err != nil || (r.Bad == 0) != allowed {
+			t.Errorf("tensors, allowed %v: %+v, %v", allowed, r, err)
+		}
 	}
 }
 
@@ -57,7 +68,7 @@ func TestCheckTellsWhatIsSentAndWhatComesBack(t *testing.T) {
 	c.Model.URI = "m"
 	c.Sampling.MaxTokens = new(int)
 	*c.Sampling.MaxTokens = 9
-	r, err := batch.Check(t.Context(), c, config.Request{Omit: []string{"seed"}}, []string{file})
+	r, err := batch.Check(t.Context(), c, config.Engine{Request: config.Request{Omit: []string{"seed"}}}, []string{file})
 	if err != nil || r.Items != 5 || r.Bad != 2 || r.Duplicates != 1 || len(r.Requests) != 3 {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -32,7 +32,7 @@ type dryRun struct {
 
 // prompts checks every line of the files, as a batch reads them.
 func (d dryRun) prompts(ctx context.Context) error {
-	report, err := batch.Check(ctx, d.run, d.engine.Request, d.files)
+	report, err := batch.Check(ctx, d.run, d.engine, d.files)
 	if err != nil {
 		return err
 	}

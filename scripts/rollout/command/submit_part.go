@@ -190,7 +190,7 @@ func drawPart(
 		return drawn, up, err
 	}
 	drawn, err = sample.Draw(ctx, sample.Options{File: whole.file, To: up.file, Size: p.size(), Head: p.limit > 0,
-		Seed: p.seed, Config: run, Engine: engine.Request})
+		Seed: p.seed, Config: run, Engine: engine})
 	if err == nil && drawn.Whole.Items == 0 {
 		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s has no line that a run can ask", whole.file),
 			Remedy: "see what is wrong with `rollout submit --dry-run`"}

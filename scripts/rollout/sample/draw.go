@@ -25,7 +25,7 @@ type Options struct {
 	Head   bool   // the first lines instead of random ones
 	Seed   uint64 // of random ones
 	Config config.Run
-	Engine config.Request // settings of the engine
+	Engine config.Engine
 }
 
 // Sample is what Draw wrote, and what it knows of the whole file.
