@@ -115,7 +115,8 @@ const (
 // ownMembers are the members of requests that extra can't set, and how to set them.
 var ownMembers = map[string]string{
 	"model": "set model.uri", "messages": "give them in the rows", "prompt": "give it in the rows",
-	"input": "give it in the rows", "n": "set sampling.n", "prompt_embeds": "give it in the rows", "stream": `set request.omit = ["stream"] for whole answers`,
+	"input": "give it in the rows", "prompt_embeds": "give it in the rows", "n": "set sampling.n",
+	"stream":         `set request.omit = ["stream"] for whole answers`,
 	"stream_options": `set request.omit = ["stream_options"] to leave it out`,
 }
 
