@@ -347,6 +347,8 @@ func next(p status.Progress, s status.Status) (out []string) {
 		}
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
+	case slices.ContainsFunc(s.Blockers, func(b status.Blocker) bool { return b.Code == NoWorker }):
+		say("it goes on when a worker comes; what is answered is kept")
 	case s.ETASeconds != nil && s.Rate != nil:
 		say("at %s it ends in about %s", speed(*s.Rate), inAbout(s))
 	case s.ETASeconds != nil && s.Training != nil:

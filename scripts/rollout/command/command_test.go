@@ -244,9 +244,9 @@ func TestStatusListsNewestFirst(t *testing.T) {
 	f.addRun(runA, "nightly", 100*time.Second, run.Running)
 	f.addRun(runB, "weekly", 26*time.Hour, run.CompletedWithErrors)
 	check(t, f.rollout("status"), 0,
-		`RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA    AGE
-01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       0.5/s   1m40s  1m40s
-01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -      1d02h
+		`RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA  AGE
+01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       -       -    1m40s
+01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -    1d02h
 `, "nightly: no worker of pool default is alive (start `rollout up --dir "+f.dir+"`)\n")
 }
 
@@ -341,8 +341,8 @@ items       50 of 100 (50%)
 failed      2 (2 too_long)
 shards      2 done, 0 running, 4 dispatched, 4 planned
 tokens      100 in, 200 out
-rate        0.5/s, 2 tokens/s
-eta         1m40s
+rate        -
+eta         -
 model       mock
 submitted   2026-03-01T12:58:20Z (1m40s ago)
 started     2026-03-01T12:58:20Z (1m40s ago)

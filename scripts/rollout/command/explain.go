@@ -118,8 +118,8 @@ func (t *explanationPrinter) run() {
 		progress.ColourPhase(t.colours, r.Phase, progress.FormatPhase(r.Phase)),
 		figures.Count(r.Items.Processed()), figures.Of(r.Items.Total, "item"),
 		progress.Percent(r.Items.Processed(), r.Items.Total))
-	if r.Rate != nil {
-		t.b.WriteString(", " + progress.FormatRate(r.Rate))
+	if rate := t.pace(r).Rate; rate != nil {
+		t.b.WriteString(", " + progress.FormatRate(rate))
 	}
 	t.b.WriteString("\n")
 	t.list(t.x.History)

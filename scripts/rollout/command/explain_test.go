@@ -16,7 +16,7 @@ func TestExplainNamesWhatBlocksARun(t *testing.T) {
 	f := newFixture(t)
 	f.addRun(runA, "nightly", 100*time.Second, run.Running)
 	check(t, f.rollout("explain", "nightly"), 0,
-		`run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) running: 50 of 100 items (50%), 0.5/s
+		`run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) running: 50 of 100 items (50%)
   - submitted at 2026-03-01T12:58:20Z from prompts/nightly.jsonl (), with the deployment's default config
   - planned: 100 items in 4 shards
   - sent to pool default: 4 shards; 2 are done, workers hold 0
@@ -24,7 +24,7 @@ why it is not done or not faster:
   1. no worker of pool default is alive
      → start `+"`rollout up --dir "+f.dir+"`"+`
 what happens next:
-  - at 0.5 items/s it ends in about 1m40s
+  - it goes on when a worker comes; what is answered is kept
 open shards (the first 2 of 2):
   - shard 2 waits to be sent
   - shard 3 waits to be sent

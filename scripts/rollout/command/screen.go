@@ -97,9 +97,9 @@ func (s screen) lines(rows int) []string {
 // sentence wraps a text to the width of the terminal.
 func (s screen) sentence(text string) []string { return terminal.Sentence(text, s.columns) }
 
-// silent reports whether no worker that the run needs lives, so that an earlier rate says nothing on a live screen.
+// silent reports whether no worker that the run needs lives, so that an earlier rate says nothing.
 func (s screen) silent(r status.Status) bool {
-	return s.live && r.Phase == run.Running && !slices.ContainsFunc(s.Workers, func(w status.WorkerStatus) bool {
+	return r.Phase == run.Running && !slices.ContainsFunc(s.Workers, func(w status.WorkerStatus) bool {
 		return w.Alive && slices.Contains(r.Pools(), w.Pool)
 	})
 }
