@@ -89,8 +89,11 @@ func (x *Explainer) indexOrID(ctx context.Context, p status.Progress, text strin
 	if w := parseItemRef(p, "#"+text); w.item == nil {
 		return text, nil
 	}
-	lines, _, err := x.findPlanned(ctx, p, text)
-	if err != nil || len(lines) > 0 {
+	lines, complete, err := x.findPlanned(ctx, p, text)
+	if err == nil && len(lines) == 0 && !complete && p.State.Phase.Ended() { // the lists of ids are freed
+		lines, err = x.find(ctx, p, itemRef{text: text})
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) || len(lines) > 0 {
 		return text, err
 	}
 	return "#" + text, nil

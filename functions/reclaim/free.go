@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 
 	"rollout/shared/core/identity"
@@ -29,10 +31,13 @@ import (
 // What stays is what a retry, show and explain read: the plan, the entries of the output files
 // (record.FileEntriesKey), which say where the rows of each shard are in them, unpacked inputs,
 // what a plan appended, and the results of roles besides the answer, whose rows are in no
-// output file. Finalize has written files, entries and summary durably before the run counts as
-// ended, so that a crash at any time leaves either the work files or what replaces them.
-// Freeing again continues where a crash ended it, and deletes what a worker that was thought
-// dead has written since.
+// output file. Of the lists of hashes by which planning compares lines, those stay with which
+// show finds a line by its id, if they are small beside the answers.
+//
+// Finalize has written files, entries and summary durably before the run counts as ended, so
+// that a crash at any time leaves either the work files or what replaces them. Freeing again
+// continues where a crash ended it, and deletes what a worker that was thought dead has written
+// since.
 type Freer struct {
 	host.Ports
 	index *input.Index
@@ -146,8 +151,13 @@ func (f *Freer) free(ctx context.Context, id identity.RunID, most int) (done boo
 	if err := f.checkFiles(ctx, s); err != nil {
 		return false, fault.Wrap(err, "check the output files of run %s", id)
 	}
+	lists, err := f.idLists(ctx, id)
+	if err != nil {
+		return false, err
+	}
 	objects, bytes := 0, int64(0)
-	for _, dir := range freedDirs(id) {
+	dirs, plan := freedDirs(id), record.PlanDirs(id)
+	for _, dir := range slices.Concat(dirs[:], plan[:]) {
 		for after := ""; ; {
 			infos, err := f.Blobs.List(ctx, dir, after, freePage)
 			if err != nil {
@@ -158,7 +168,7 @@ func (f *Freer) free(ctx context.Context, id identity.RunID, most int) (done boo
 					return false, nil
 				}
 				after = info.Key
-				needed, err := f.needed(ctx, m, info.Key)
+				needed, err := f.needed(ctx, m, lists, info.Key)
 				if err == nil && !needed {
 					err = f.Blobs.Delete(ctx, info.Key, "")
 					objects, bytes = objects+1, bytes+info.Size
@@ -242,14 +252,62 @@ func (f *Freer) end(ctx context.Context, s run.State) (sum shardtable.FileEntry,
 	return sum, nil
 }
 
-// needed reports whether an object of an ended run has rows that are in no output file: it is
-// the result or the checkpoint of a shard of a role besides the answer.
-func (f *Freer) needed(ctx context.Context, m record.Manifest, key string) (bool, error) {
-	if len(m.Roles) == 0 {
-		return false, nil
+// keptShare is which part of the bytes of the answers the lists of ids may have that are kept.
+const keptShare = 20
+
+// hashLists says which lists of hashes stay of a run.
+type hashLists struct {
+	all  bool // its plan is not complete
+	kept []string
+}
+
+// idLists returns the lists by which the lines of the run are found by their ids. They are
+// kept if they are small beside the answers; else the input is read to find one.
+func (f *Freer) idLists(ctx context.Context, id identity.RunID) (lists hashLists, err error) {
+	var p record.Plan
+	if _, _, err := host.Load(ctx, f.Docs, record.PlanKey(id), &p); err != nil {
+		return lists, err
 	}
-	n, ok := record.ShardOfObject(m.Run, key)
-	if !ok {
+	if !p.Complete() || p.Inherited != nil {
+		return hashLists{all: true}, nil
+	}
+	answers, err := f.Blobs.Stat(ctx, record.OutputKey(id, record.CompletionsFile), "")
+	if err != nil {
+		return lists, err
+	}
+	size := int64(0)
+	for _, h := range p.IDs {
+		key := record.HashesKey(id, h, record.HashIDs)
+		info, err := f.Blobs.Stat(ctx, key, "")
+		if fault.Is(err, fault.NotFound) { // freed before
+			return hashLists{}, nil
+		}
+		if err != nil {
+			return lists, err
+		}
+		size += info.Size
+		lists.kept = append(lists.kept, key)
+	}
+	if size > max(answers.Size/keptShare, smallLists) {
+		return hashLists{}, nil
+	}
+	return lists, nil
+}
+
+// smallLists are the bytes of lists of ids that are kept in any case.
+const smallLists = 1 << 20
+
+// needed reports whether an object of an ended run is read after its end: it is an object of
+// the plan, or has rows that are in no output file, as the result or the checkpoint of a shard of
+// a role besides the answer.
+func (f *Freer) needed(ctx context.Context, m record.Manifest, lists hashLists, key string) (bool, error) {
+	n, ofShard := record.ShardOfObject(m.Run, key)
+	switch {
+	case record.IsHashList(m.Run, key):
+		return lists.all || slices.Contains(lists.kept, key), nil
+	case !ofShard:
+		return !strings.HasPrefix(key, record.TrainingFilesDir(m.Run)), nil
+	case len(m.Roles) == 0:
 		return false, nil
 	}
 	role, err := f.index.RoleOf(ctx, m, n)

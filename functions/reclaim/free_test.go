@@ -177,3 +177,49 @@ func TestResultOfALateWorkerIsFreed(t *testing.T) {
 		}
 	}
 }
+
+// Of the lists of planning, those by which lines are found by their ids stay if they are small
+// beside the answers.
+func TestListsOfHashesAreFreed(t *testing.T) {
+	t.Parallel()
+	h := record.Hashes{From: 0, To: 2, Count: 1}
+	kept := record.HashesKey(id, h, record.HashIDs)
+	for name, c := range map[string]struct {
+		size   int // of the list
+		growth bool
+		want   bool // it stays
+	}{
+		"a small list":                    {1 << 20, false, true},
+		"a list larger than the answers":  {1<<20 + 1, false, false},
+		"a plan that has not come to end": {1<<20 + 1, true, true},
+	} {
+		d := newFixture(t)
+		d.ended()
+		p := hosttest.Load[record.Plan](t, d.Ports, record.PlanKey(id))
+		p.IDs, p.Growing = []record.Hashes{h}, c.growth
+		d.save(record.PlanKey(id), p)
+		superseded := []string{record.PlanHashesKey(id, 0, 0, record.HashIDs),
+			record.HashesKey(id, record.Hashes{From: 0, To: 1}, record.HashIDs), record.HashesKey(id, h, record.HashRequests)}
+		for _, key := range superseded {
+			hosttest.Put(t, d.Ports, key, "x")
+		}
+		hosttest.Put(t, d.Ports, kept, strings.Repeat("x", c.size))
+		repeats := record.RepeatsKey(id, 0, record.HashIDs)
+		hosttest.Put(t, d.Ports, repeats, "x")
+		if err := d.Scan(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		has := func(key string) bool {
+			_, err := d.Ports.Blobs.Stat(t.Context(), key, "")
+			return err == nil
+		}
+		if has(kept) != c.want || !has(repeats) {
+			t.Errorf("%s: the list is there: %v, the repeats: %v", name, has(kept), has(repeats))
+		}
+		for _, key := range superseded {
+			if has(key) != c.growth {
+				t.Errorf("%s: %s is there: %v", name, key, has(key))
+			}
+		}
+	}
+}

@@ -34,7 +34,9 @@ func (k keptBlobs) Delete(ctx context.Context, key, version string) error {
 	if name, _, ok := strings.Cut(rest, "/"); isWork && ok {
 		id := identity.RunID(name)
 		st, found := k.world.state(context.WithoutCancel(ctx), id)
-		if _, ofShard := record.ShardOfObject(id, key); !ofShard || !found || !st.Phase.Ended() {
+		_, isWork := record.ShardOfObject(id, key)
+		isWork = isWork || record.IsHashList(id, key)
+		if !isWork || !found || !st.Phase.Ended() {
 			k.world.audit.breakf("I2: %s is deleted while its run is %q", key, st.Phase)
 		}
 	}

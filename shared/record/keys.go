@@ -199,3 +199,23 @@ func ShardOfObject(r identity.RunID, key string) (shard int, ok bool) {
 
 // TrainingFilesDir returns the prefix of the files that a training leaves; see TrainedFile.
 func TrainingFilesDir(r identity.RunID) string { return fmt.Sprintf("%s%s/files/", WorkPrefix, r) }
+
+// PlanDirs returns the prefixes of the objects of a run's plan. Besides hash lists, these are
+// what every reader of the plan needs.
+func PlanDirs(r identity.RunID) [2]string {
+	return [...]string{fmt.Sprintf("%s%s/plan/", WorkPrefix, r), fmt.Sprintf("%s%s/index/", WorkPrefix, r)}
+}
+
+// IsHashList reports whether an object of a run's plan is a list of hashes: one with a
+// PlanHashesKey or a HashesKey. Repeats are none.
+func IsHashList(r identity.RunID, key string) bool {
+	for _, dir := range PlanDirs(r) {
+		name, ok := strings.CutPrefix(key, dir)
+		if !ok {
+			continue
+		}
+		numbers, of, _ := strings.Cut(name, ".")
+		return strings.Contains(numbers, "-") && (of == string(HashIDs) || of == string(HashRequests))
+	}
+	return false
+}

@@ -230,3 +230,35 @@ func TestLabelIsTheNameOrTheKey(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestObjectsOfShardsAndHashListsAreTold(t *testing.T) {
+	t.Parallel()
+	const r = runID
+	h := Hashes{From: 0, To: 7}
+	for key, want := range map[string]struct {
+		shard int // -1 for none
+		list  bool
+	}{
+		ShardObjectKey(r, 0, 1, "w-1"):          {0, false},
+		ShardObjectKey(r, 12345, 3, ""):         {12345, false},
+		ShardObjectsDir(r) + "0/12345-3-w":      {-1, false},
+		ShardObjectsDir(r) + "0/x-3-w":          {-1, false},
+		ShardObjectsDir(r) + "0/7":              {-1, false},
+		ShardObjectKey("other", 0, 1, "w"):      {-1, false},
+		PlanHashesKey(r, 3, 0, HashIDs):         {-1, true},
+		HashesKey(r, h, HashRequests):           {-1, true},
+		RepeatsKey(r, 3, HashIDs):               {-1, false},
+		ShardTableKey(r, 3):                     {-1, false},
+		IndexKey(r, 3):                          {-1, false},
+		FileEntriesKey(r):                       {-1, false},
+		"work/" + runID + "/range/000000-1.ids": {-1, false},
+	} {
+		n, ok := ShardOfObject(r, key)
+		if !ok {
+			n = -1
+		}
+		if list := IsHashList(r, key); n != want.shard || list != want.list {
+			t.Errorf("%s is of shard %d, a list: %v", key, n, list)
+		}
+	}
+}

@@ -215,7 +215,7 @@ func (e *Env) inferFollow(
 	if err := progress.WriteSummary(ctx, e.Err, status, p.Bucket, published); err != nil {
 		return err
 	}
-	if err := progress.WriteKept(ctx, e.Err, status, p.Bucket, keepsWork(p.deployment)); err != nil {
+	if err := progress.WriteKept(ctx, e.Err, status, p.Ports, keepsWork(p.deployment)); err != nil {
 		return err
 	}
 	return progress.Outcome(status, published)

@@ -251,7 +251,7 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 	if err := progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path); err != nil {
 		return err
 	}
-	return progress.WriteKept(ctx, o.env.Err, s, o.prepared.Bucket, keepsWork(o.prepared.deployment))
+	return progress.WriteKept(ctx, o.env.Err, s, o.prepared.Ports, keepsWork(o.prepared.deployment))
 }
 
 // noteUploads prints why files among the prompts are not runs. Those that are named like prompts files count as

@@ -272,7 +272,7 @@ func (e *Env) followToEnd(
 		return s, err
 	}
 	if in.Cloud == "" {
-		err = progress.WriteKept(ctx, e.Err, s, in.Ports.Blobs, keepsWork(in.Deployment))
+		err = progress.WriteKept(ctx, e.Err, s, in.Ports, keepsWork(in.Deployment))
 	}
 	return s, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -13,6 +14,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -20,17 +22,33 @@ import (
 type kept struct {
 	answers, index, copies int64
 	input                  int64 // of the uploaded files, which are the user's
-	work                   int64 // that nothing reads any more: they are freed, unless the config keeps them
-	roles                  bool  // the results of other roles stay: they may not be told from what is freed yet
+	work                   int64 // results of shards and the files of trainings
+	roles                  bool  // the run has other roles than the answer, whose results stay
 }
 
-// WriteKept writes the last line about an ended run: what stays of it on the disk. all says that the config keeps all
-// work files. It is for buckets in a folder: in clouds the lifecycle decides what stays.
-func WriteKept(ctx context.Context, w io.Writer, s status.Status, bucket blob.Store, all bool) error {
+// Work files of an ended run are freed within a scan's interval. WriteKept waits so often for that.
+const (
+	keptLooks = 50
+	keptWait  = 100 * time.Millisecond
+)
+
+// WriteKept writes the last line about an ended run: what stays of it on the disk, when its work files are freed. all
+// says that the config keeps all work files. It is for buckets in a folder: in clouds the lifecycle decides what stays.
+func WriteKept(ctx context.Context, w io.Writer, s status.Status, p host.Ports, all bool) error {
+	for range keptLooks { // the run leaves the index of open runs when they are freed
+		if _, err := p.Docs.Get(ctx, record.OpenRunKey(s.Run)); fault.Is(err, fault.NotFound) {
+			break
+		}
+		select {
+		case <-time.After(keptWait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	k := kept{roles: len(s.Roles) > 0}
 	add := func(prefix string, to func(key string) *int64) error {
 		for after := ""; ; {
-			infos, err := bucket.List(ctx, prefix, after, blob.MaxList)
+			infos, err := p.Blobs.List(ctx, prefix, after, blob.MaxList)
 			if err != nil {
 				return fault.Wrap(err, "add up what run %s keeps", s.Run)
 			}
@@ -51,7 +69,7 @@ func WriteKept(ctx context.Context, w io.Writer, s status.Status, bucket blob.St
 		return err
 	}
 	for _, key := range s.Inputs {
-		if info, err := bucket.Stat(ctx, key, ""); err == nil && strings.HasPrefix(key, record.PromptsPrefix) {
+		if info, err := p.Blobs.Stat(ctx, key, ""); err == nil && strings.HasPrefix(key, record.PromptsPrefix) {
 			k.input += info.Size
 		}
 	}
@@ -83,12 +101,12 @@ func (k *kept) text(all bool) string {
 		text += fmt.Sprintf(", %s of copies of the input", size(k.copies))
 	}
 	switch {
-	case all && k.work > 0:
-		text += fmt.Sprintf(", %s of work files (storage.keep_work)", size(k.work))
+	case k.work == 0:
+		return text + "; the work files are freed"
+	case all:
+		return text + fmt.Sprintf(", %s of work files (storage.keep_work)", size(k.work))
 	case k.roles:
-		text += ", the answers of judges and reflections; the other work files are freed"
-	default:
-		text += "; the work files are freed"
+		return text + fmt.Sprintf(", %s of what judges and reflections answered", size(k.work))
 	}
-	return text
+	return text + fmt.Sprintf(", %s of work files that are still to be freed", size(k.work))
 }
