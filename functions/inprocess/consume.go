@@ -15,7 +15,7 @@ import (
 
 // Waits of the consumers.
 const (
-	longPoll   = time.Second
+	longPoll   = 5 * time.Second        // the queues of a folder wake a receiver before
 	retryAfter = 200 * time.Millisecond // first retry of a failed message; it doubles
 	lastRetry  = 30 * time.Second       // and is at most this long
 )
@@ -186,24 +186,35 @@ func (s *System) nackRest(ctx context.Context, ms []queue.Message, done []string
 	}
 }
 
-// runReclaim wakes all open runs, and then scans every half heartbeat interval.
+// runReclaim wakes all open runs, and then scans every half heartbeat interval; rarely while
+// no run is open.
 func (s *System) runReclaim(ctx context.Context) {
 	if err := s.reclaim.WakeAll(ctx); err != nil {
 		s.warn(ctx, "open runs not woken", err)
 	}
-	tick := time.NewTicker(max(time.Millisecond, s.cfg.Deployment.Health.Interval.Std()/2))
-	defer tick.Stop()
+	every := max(time.Millisecond, s.cfg.Deployment.Health.Interval.Std()/2)
+	next := time.NewTimer(every)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 			if err := s.reclaim.Scan(ctx); err != nil {
 				s.warn(ctx, "scan failed", err)
 			}
+			wait := every
+			if s.reclaim.Idle() {
+				wait *= idleScans
+			}
+			next.Reset(wait)
 		}
 	}
 }
+
+// idleScans is how many times rarer scans are while no run is open: then the death of a
+// worker delays nothing.
+const idleScans = 8
 
 // buildIndex enters the runs of an earlier version into the index of runs. It is a read
 // where that was done before.

@@ -58,6 +58,7 @@ type Reclaimer struct {
 	timings     health.Timings
 	index       *input.Index                 // finds the roles of shards
 	reader      *status.Reader               // of what ended runs came to
+	idle        bool                         // the last scan found no open run
 	unindexed   bool                         // the index of runs is not complete
 	stateless   bool                         // scans once: see ScanOnce
 	last        time.Time                    // of a scan
@@ -90,6 +91,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 		return nil
 	}
 	open, failed := r.open(ctx, now)
+	r.idle = len(open) == 0 && failed == nil
 	if r.stateless && len(open) == 0 && !hourly(now) {
 		return failed
 	}
@@ -120,6 +122,10 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 // maxIndexPages bounds what a call of ScanOnce does for the index of runs of an earlier
 // version.
 const maxIndexPages = 20
+
+// Idle reports whether the last scan found no open run, so that the next one may wait. It is
+// for the caller of Scan.
+func (r *Reclaimer) Idle() bool { return r.idle }
 
 // ScheduleOptions are what ScanOnce takes besides its ports.
 type ScheduleOptions struct {

@@ -10,18 +10,32 @@ import (
 	"rollout/shared/clock"
 )
 
-// pollEvery is the interval between polls of the counter of writes while waiters
-// exist. A poll takes about 10 µs.
-const pollEvery = 10 * time.Millisecond
+// Intervals between polls of the counter of writes while waiters exist. A poll takes about
+// 10 µs, and waking a process that sleeps as much again.
+const (
+	// pollEvery is the shortest interval, and the only one while the bell does not ring for
+	// what others write.
+	pollEvery = 10 * time.Millisecond
+	// idlePoll is the interval while the bell rings: for processes that do not ring it.
+	idlePoll = 1700 * time.Millisecond
+	// deafFor is how long the notifier polls at pollEvery after writes that no ring announced.
+	deafFor = 30 * time.Second
+	// deafAfter is how many polls in a row find such a write: a single one may have been
+	// faster than its ring.
+	deafAfter = 2
+)
 
 // notifier wakes the receivers of messages and the watchers of documents of this
 // process. The process's writer notifies it after each transaction. The writer then
 // also notices commits of other processes, because they advanced the database's
-// counter of writes. Between transactions the notifier polls the counter every
-// pollEvery, and wakes receivers whose next message becomes visible. It polls only
-// while waiters exist.
+// counter of writes. Between transactions the notifier polls the counter when the bell
+// rings, and else rarely, and wakes receivers whose next message becomes visible. It polls
+// only while waiters exist.
 type notifier struct {
 	session  *session
+	rings    <-chan struct{}                                            // of the bell; nil without one
+	count    func(context.Context) (int64, error)                       // reads the counter of writes
+	next     func(ctx context.Context, queue string) (time.Time, error) // when the next message is visible; zero without
 	clock    clock.Clock
 	log      *slog.Logger
 	polling  sync.Mutex // guards session
@@ -29,7 +43,7 @@ type notifier struct {
 	waiters  map[*waiter]struct{}
 	writes   int64         // the last known counter of writes
 	notified bool          // the writer has updated writes since the last poll
-	wanted   chan struct{} // receives a hint when a waiter is added
+	wanted   chan struct{} // receives a hint when a waiter is added, or expects a message
 	closing  chan struct{} // closed to end run
 	ended    chan struct{} // closed when run has ended
 }
@@ -43,13 +57,29 @@ type waiter struct {
 	watched bool
 }
 
-func startNotifier(ctx context.Context, s *session, c clock.Clock, log *slog.Logger) *notifier {
-	b := &notifier{
-		session: s, clock: c, log: log, waiters: map[*waiter]struct{}{},
-		wanted: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+func startNotifier(ctx context.Context, s *session, rings <-chan struct{}, c clock.Clock, log *slog.Logger) *notifier {
+	b := newNotifier(rings, c, log)
+	b.session = s
+	b.count = func(ctx context.Context) (int64, error) {
+		writes, _, err := s.number(ctx, countWrites)
+		return writes, err
+	}
+	b.next = func(ctx context.Context, queue string) (time.Time, error) {
+		nanos, exists, err := s.number(ctx, nextMessage, queue)
+		if err != nil || !exists {
+			return time.Time{}, err
+		}
+		return time.Unix(0, nanos), nil
 	}
 	go b.run(ctx)
 	return b
+}
+
+func newNotifier(rings <-chan struct{}, c clock.Clock, log *slog.Logger) *notifier {
+	return &notifier{
+		rings: rings, clock: c, log: log, waiters: map[*waiter]struct{}{},
+		wanted: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+	}
 }
 
 // watch registers a watcher until ctx ends or the notifier is closed.
@@ -91,11 +121,24 @@ func (b *notifier) removeLocked(w *waiter) {
 	}
 }
 
-// expect makes the notifier wake the waiter at due.
+// expect makes the notifier wake the waiter at due, unless it expects an earlier message.
 func (b *notifier) expect(w *waiter, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if w.expect(due) {
+		hint(b.wanted)
+	}
+}
+
+// expect notes that a message becomes visible at due, and reports whether that is news. The
+// zero time is none: what a reader found empty may have been filled since. The caller holds
+// the notifier's mu.
+func (w *waiter) expect(due time.Time) bool {
+	if due.IsZero() || !w.due.IsZero() && !due.Before(w.due) {
+		return false
+	}
 	w.due = due
+	return true
 }
 
 // notify wakes the waiters that a transaction of this process concerns. It wakes all
@@ -127,27 +170,47 @@ func (w *waiter) concerns(keys, queues []string) bool {
 	return false
 }
 
-// run polls while waiters exist, until the notifier is closed.
+// run polls while waiters exist, until the notifier is closed: at once after a ring, but no
+// sooner than pollEvery after the last poll.
 func (b *notifier) run(ctx context.Context) {
 	defer close(b.ended)
 	p := &poller{notifier: b}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		rung := false
+		timer.Stop()
+		if wait, ok := p.wait(); ok {
+			timer.Reset(wait)
+		}
 		select {
-		case <-b.wanted:
 		case <-b.closing:
 			return
-		}
-		ticker := time.NewTicker(pollEvery)
-		for b.hasWaiters() {
-			select {
-			case <-ticker.C:
-				p.once(ctx)
-			case <-b.closing:
-				ticker.Stop()
+		case <-b.wanted: // wait again, with what is wanted now
+			continue
+		case <-timer.C:
+		case <-b.rings:
+			rung = true
+			if rest := pollEvery - time.Since(p.last); rest > 0 && !p.sleep(rest) {
 				return
 			}
 		}
-		ticker.Stop()
+		if b.hasWaiters() {
+			p.once(ctx, rung)
+			p.last = time.Now()
+		}
+	}
+}
+
+// sleep waits. It returns false if the notifier is closed meanwhile.
+func (b *notifier) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-b.closing:
+		return false
 	}
 }
 
@@ -160,25 +223,94 @@ func (b *notifier) hasWaiters() bool {
 // poller is the state of the notifier's goroutine.
 type poller struct {
 	*notifier
-	failing bool // the last poll failed and was logged
+	last      time.Time // of the last poll
+	failing   bool      // the last poll failed and was logged
+	missed    int       // polls that found a write of others since the last ring
+	deafUntil time.Time // the bell did not ring for writes
 }
 
-// once polls once. It wakes all waiters if other processes have written, else the
-// receivers whose next message has become visible. If the poll fails, it wakes all
-// waiters, so that their own calls meet the error and return it.
-func (p *poller) once(ctx context.Context) {
-	p.polling.Lock()
-	defer p.polling.Unlock()
-	all := !p.wasNotified() && p.othersWrote(ctx)
+// wait returns after which time to poll though nothing rings; false without waiters. It is
+// the time until the first expected message is visible, at most the poll's interval.
+func (p *poller) wait() (time.Duration, bool) {
 	now := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.waiters) == 0 {
+		return 0, false
+	}
+	wait := idlePoll
+	if p.rings == nil || now.Before(p.deafUntil) {
+		wait = pollEvery
+	}
+	wait = max(0, wait-time.Since(p.last))
 	for w := range p.waiters {
-		if all || !w.due.IsZero() && !w.due.After(now) {
+		if !w.due.IsZero() {
+			wait = min(wait, max(0, w.due.Sub(now)))
+		}
+	}
+	return wait, true
+}
+
+// once polls once. If other processes have written, it wakes the watchers, and looks when
+// the next message of each queue with a receiver is visible: most writes of others are
+// heartbeats, and fill no queue. It then wakes the receivers whose next message is visible. If the
+// poll fails, it wakes all waiters, so that their own calls meet the error and return it.
+// rung says that the bell announced a write.
+func (p *poller) once(ctx context.Context, rung bool) {
+	p.polling.Lock()
+	defer p.polling.Unlock()
+	others, err := false, error(nil)
+	var next map[string]time.Time
+	if !p.wasNotified() {
+		if others, err = p.othersWrote(ctx); others && err == nil {
+			next, err = p.nextMessages(ctx)
+		}
+	}
+	now := p.clock.Now()
+	p.listen(others, rung, now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiters {
+		due, looked := next[w.queue]
+		w.expect(due)
+		if err != nil || others && (w.watched || !looked) || !w.due.IsZero() && !w.due.After(now) {
 			w.due = time.Time{}
 			hint(w.hints)
 		}
 	}
+}
+
+// listen notes whether the bell rings for what others write.
+func (p *poller) listen(others, rung bool, now time.Time) {
+	switch {
+	case rung:
+		p.missed = 0
+	case others:
+		if p.missed++; p.missed >= deafAfter {
+			p.deafUntil = now.Add(deafFor)
+		}
+	}
+}
+
+// nextMessages returns when the next message of each queue with a receiver is visible; the
+// zero time for an empty queue.
+func (p *poller) nextMessages(ctx context.Context) (map[string]time.Time, error) {
+	next := map[string]time.Time{}
+	p.mu.Lock()
+	for w := range p.waiters {
+		if !w.watched {
+			next[w.queue] = time.Time{}
+		}
+	}
+	p.mu.Unlock()
+	for queue := range next {
+		due, err := p.next(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		next[queue] = due
+	}
+	return next, nil
 }
 
 // wasNotified reports whether the writer has notified the waiters since the last
@@ -192,18 +324,18 @@ func (p *poller) wasNotified() bool {
 }
 
 // othersWrote reports whether other processes have written since the last poll or
-// transaction. It returns true if it cannot tell.
-func (p *poller) othersWrote(ctx context.Context) bool {
-	writes, _, err := p.session.number(ctx, countWrites)
+// transaction.
+func (p *poller) othersWrote(ctx context.Context) (bool, error) {
+	writes, err := p.count(ctx)
 	if err != nil && !p.failing {
-		p.log.Warn("cannot poll the state file for writes of other processes", "path", p.session.path, "error", err)
+		p.log.Warn("cannot poll the state file for writes of other processes", "error", err)
 	}
 	p.failing = err != nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others := err != nil || writes > p.writes
+	others := writes > p.writes
 	p.writes = max(p.writes, writes)
-	return others
+	return others, err
 }
 
 // close ends the notifier and all watches.

@@ -60,6 +60,7 @@ func (o Options) withDefaults() Options {
 type State struct {
 	writer   *writer
 	notifier *notifier
+	bell     *bell
 	readers  chan *session
 	clock    clock.Clock
 	disk     disk.Disk
@@ -154,8 +155,9 @@ func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (
 		}
 		s.readers <- read
 	}
-	s.notifier = startNotifier(background, poll, s.clock, log)
-	s.writer = startWriter(background, write, lock, s.notifier)
+	s.bell = startBell(ctx, lock.hold, log)
+	s.notifier = startNotifier(background, poll, s.bell.rings, s.clock, log)
+	s.writer = startWriter(background, write, lock, s.notifier, s.bell)
 	return nil
 }
 
@@ -172,6 +174,7 @@ func (s *State) Queues() queue.Queues { return queues{s} }
 // Canceled, and the channels of watches are closed. Call Close once, and no method
 // after it.
 func (s *State) Close() error {
+	s.bell.close()
 	err := errors.Join(s.writer.close(), s.notifier.close())
 	for range readers {
 		err = errors.Join(err, (<-s.readers).close())

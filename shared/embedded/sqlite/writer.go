@@ -24,6 +24,7 @@ type writer struct {
 	session  *session
 	lock     *fileLock
 	notifier *notifier
+	bell     *bell
 	changes  chan *change
 	next     *change         // did not fit into the last group
 	closing  context.Context // ends when the writer must end
@@ -69,9 +70,9 @@ func (g *transaction) filled(queue string) {
 	}
 }
 
-func startWriter(ctx context.Context, s *session, lock *fileLock, b *notifier) *writer {
+func startWriter(ctx context.Context, s *session, lock *fileLock, n *notifier, b *bell) *writer {
 	w := &writer{
-		session: s, lock: lock, notifier: b,
+		session: s, lock: lock, notifier: n, bell: b,
 		changes: make(chan *change, groupChanges), ended: make(chan struct{}),
 	}
 	w.closing, w.end = context.WithCancel(ctx)
@@ -187,6 +188,7 @@ func (w *writer) transact(ctx context.Context, members []*change) (*transaction,
 	}
 	if g.writes != g.before {
 		w.commits.Add(1)
+		w.bell.ring()
 	}
 	if w.hooks.afterCommit != nil {
 		w.hooks.afterCommit()
