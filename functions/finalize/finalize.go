@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/host"
@@ -22,6 +23,7 @@ type Finalizer struct {
 	index    *input.Index
 	segments *SegmentOptions // nil: every run is written in one stream
 	kinds    kind.Table
+	prices   config.Deployment
 }
 
 // Options are what a finalizer takes besides its ports.
@@ -31,11 +33,13 @@ type Options struct {
 	// of every run in one stream.
 	Segments *SegmentOptions
 	Kinds    kind.Table
+	// Prices are those of the deployment's engines. The zero value has none: runs cost 0.
+	Prices config.Deployment
 }
 
 // New returns a finalizer that finds shards through ix.
 func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
-	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix, kinds: o.Kinds}
+	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix, kinds: o.Kinds, prices: o.Prices}
 	if o.Segments != nil {
 		s := o.Segments.withDefaults()
 		f.segments = &s

@@ -137,7 +137,7 @@ func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
 // serveFinalize serves runs that end, and segments of their files.
 func serveFinalize(_ context.Context, s *gcp.Stack) http.Handler {
 	f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs),
-		finalize.Options{Segments: &finalize.SegmentOptions{}})
+		finalize.Options{Segments: &finalize.SegmentOptions{}, Prices: s.Deployment})
 	return pushes(s, map[string]cloudrun.Handler{
 		host.FinalizeFunction: cloudrun.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {

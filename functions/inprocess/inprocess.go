@@ -94,7 +94,7 @@ func New(p host.Ports, cfg Config) *System {
 	s := &System{Ports: p, cfg: cfg,
 		submit:     submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds, Moved: cfg.Moved}),
 		plan:       plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds, Bucket: cfg.Deployment.Bucket}),
-		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds}),
+		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds, Prices: cfg.Deployment}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},

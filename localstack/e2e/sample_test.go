@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"rollout/scripts/rollout/sample"
 	"rollout/shared/core/estimate"
 	"rollout/shared/core/identity"
+	"rollout/shared/record"
 )
 
 // seededPrompts is a plain file whose prompts and answers have lengths by a seed: the server
@@ -50,6 +52,12 @@ func TestASampleTellsWhatTheWholeTakes(t *testing.T) {
 		t.Errorf("the whole has %d items", n)
 	}
 	prompt, completion := float64(whole.Tokens.Prompt), float64(whole.Tokens.Completion)
+	var sum record.Summary
+	summary := read(t, i.bucket(whole.Summary))
+	err := json.Unmarshal([]byte(summary), &sum)
+	if err != nil || math.Abs(sum.CostUSD-(prompt+2*completion)/1000) > 1e-6 {
+		t.Errorf("the summary is %s, %v", summary, err)
+	}
 	for name, c := range map[string]struct {
 		got   *estimate.Interval
 		truth float64

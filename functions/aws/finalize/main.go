@@ -16,7 +16,7 @@ import (
 func main() {
 	lambda.Main("finalize", func(s *aws.Stack) any {
 		f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs),
-			finalize.Options{Segments: &finalize.SegmentOptions{}})
+			finalize.Options{Segments: &finalize.SegmentOptions{}, Prices: s.Deployment})
 		return lambda.Invocations(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {
 			case events.Finalize:

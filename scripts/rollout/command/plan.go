@@ -117,9 +117,9 @@ func planOfFile(
 	}
 	if p.Settings, err = settingsOf(run, func(v config.Value) string {
 		switch {
-		case names(changed, v.Key):
+		case setsKey(changed, v.Key):
 			return "--set"
-		case names(given, v.Key), up.counts == nil && !v.Default:
+		case setsKey(given, v.Key), up.counts == nil && !v.Default:
 			return p.Config
 		}
 		return "default"
@@ -174,8 +174,8 @@ func settingsOf(c config.Run, from func(config.Value) string) ([]setting, error)
 	return out, err
 }
 
-// names reports whether one of the keys sets the key: it is the key, a table around it in a short spelling, or a part.
-func names(keys []string, key string) bool {
+// setsKey reports whether one of the keys sets the key: it is the key, a table around it in a short spelling, or a part.
+func setsKey(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || strings.HasPrefix(key, k+".") || strings.HasPrefix(k, key+".")
 	})

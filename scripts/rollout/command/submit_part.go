@@ -247,6 +247,8 @@ func notesOf(e sample.Estimate) (notes []string) {
 	add(e.Bad > 0, "%s of the file will get error rows: `--dry-run` shows them", figures.Of(e.Bad, "bad line"))
 	add(e.Repeats > 0, "%s will get a copy of another one's answer", figures.Of(e.Repeats, "line"))
 	add(e.Failed > 0, "%s of the sample failed, and count as 0 tokens", figures.Of(e.Failed, "item"))
+	add(e.Unanswered > 0, "%s of the sample got no answer before its run ended, and are left out",
+		figures.Of(e.Unanswered, "item"))
 	add(e.UsageUnknown > 0, "the server did not report the tokens of %s: they are left out",
 		figures.Of(e.UsageUnknown, "answer"))
 	add(e.OtherTokens > 0, "judges took %s more tokens for the sample: they are not in the estimate",

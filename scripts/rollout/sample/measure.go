@@ -29,6 +29,8 @@ type Estimate struct {
 	Sampled    int            `json:"sampled"`
 	Answered   int            `json:"answered"` // of Sampled
 	Failed     int            `json:"failed"`   // of Sampled
+	// Unanswered is how many of Sampled the end of the run left without an answer. They are left out of the estimates.
+	Unanswered int `json:"unanswered"`
 	// UsageUnknown is how many answers have no tokens, by the server's silence. They are left out of the estimates.
 	UsageUnknown int `json:"usage_unknown"`
 
@@ -54,6 +56,8 @@ func Measure(ctx context.Context, p host.Ports, s Sample, run compare.Run, engin
 		switch {
 		case r.Item >= uint64(len(s.Sizes)):
 			return fault.New(fault.Corrupt, "run %s has more items than the sample of %s", e.Run, s.File)
+		case r.Class.Unanswered():
+			e.Unanswered++
 		case r.Class != "":
 			e.Failed++
 		case r.UsageUnknown:
@@ -63,7 +67,7 @@ func Measure(ctx context.Context, p host.Ports, s Sample, run compare.Run, engin
 			e.Answered++
 			answeredAt = append(answeredAt, r.GeneratedAt)
 		}
-		if !r.UsageUnknown {
+		if !r.UsageUnknown && !r.Class.Unanswered() {
 			m.add(s.Sizes[r.Item], float64(r.PromptTokens), float64(r.CompletionTokens))
 		}
 		return nil
