@@ -34,6 +34,13 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 		}
 		return out
 	}
+	if out := works("user", "submit", few, "--dry-run"); !strings.Contains(out, "in a cloud can't be seen from here") {
+		t.Errorf("a dry run says\n%s", out)
+	}
+	if out := works("user", "submit", few, "--sample", "10"); !strings.Contains(out, "the whole file: 20 items") ||
+		!strings.Contains(out, "--cloud aws") {
+		t.Errorf("a sample says\n%s", out)
+	}
 	works("user", "submit", few, "--wait")
 	works("user", "submit", many)
 	eventually(t, "the run exists", func() bool { _, err := as("user", "status", "many"); return err == nil })
@@ -42,6 +49,9 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 			t.Errorf("status of a %s is\n%s", policy, out)
 		}
 		works(policy, "explain", "many")
+		if out := works(policy, "plan", "few"); !strings.Contains(out, "20 items in") {
+			t.Errorf("plan of a %s is\n%s", policy, out)
+		}
 		works(policy, "explain", "few", "#3")
 		works(policy, "results", "few", "-o", filepath.Join(t.TempDir(), "few.jsonl"))
 		works(policy, "bundle", "few", "-o", filepath.Join(t.TempDir(), "few.tar.gz"))

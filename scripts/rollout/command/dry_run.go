@@ -17,7 +17,8 @@ import (
 	"rollout/shared/figures"
 )
 
-const dryRunUsage = "only check the config and every line, and show three requests; exit with 1 if lines are bad"
+const dryRunUsage = "only check the config, every line and the servers' models, and show three requests; exit with 1 " +
+	"if lines are bad or a server lacks the model"
 
 // dryRun is a check of what a run would read and ask.
 type dryRun struct {

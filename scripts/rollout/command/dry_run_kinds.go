@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rollout/functions/submit"
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/train"
@@ -18,7 +19,21 @@ import (
 	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/installation"
+	"rollout/shared/kind"
 )
+
+// checkGraders checks the graders of a run as submitting it does, and that pools serve the models of its judges. Without
+// pools in the config, `up` makes them of what its engine serves.
+func checkGraders(d config.Deployment, run config.Run) error {
+	if err := submit.CheckGraders(d, run.Grades); err != nil || len(d.InferPools()) == 0 {
+		return err
+	}
+	k, err := kind.Table{}.Of(run.Kind)
+	if err == nil {
+		_, err = k.ResolveRoles(run, d)
+	}
+	return err
+}
 
 // inFolder calls check with a temporary folder.
 func inFolder(check func(folder string) error) (err error) {

@@ -120,6 +120,25 @@ func TestDryRunAsksServersForTheModel(t *testing.T) {
 	}
 }
 
+// A dry run finds graders that the run could not have, and judges whose model no pool serves.
+func TestDryRunChecksGraders(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	write(t, filepath.Join(f.dir, "rollout.toml"),
+		"schema_version = 1\n[engine]\nurl = \"mock\"\n[[pool]]\nname = \"p\"\nmodel = \"m\"\n")
+	file := f.file("x.jsonl", "{\"prompt\":\"hi\",\"answer\":\"1\"}\n")
+	for grade, want := range map[string]string{
+		`{name="g",kind="http",service="none"}`:                        "none",
+		`{name="g",kind="judge",model="other",range=[0,1],rubric="x"}`: "no pool serves the model other",
+		`{name="g",kind="exact",expected="answer"}`:                    "",
+	} {
+		r := f.rollout("submit", file, "--dry-run", "--set", "grade=["+grade+"]")
+		if (r.code == 0) != (want == "") || !strings.Contains(r.err, want) {
+			t.Errorf("%s: %+v, want %q", grade, r, want)
+		}
+	}
+}
+
 // example returns the path of a copy of an example, with its config beside it.
 func example(t *testing.T, name string) string {
 	t.Helper()

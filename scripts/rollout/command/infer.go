@@ -89,6 +89,9 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		if err != nil {
 			return err
 		}
+		if err := checkGraders(config.Deployment{Graders: cfg.Graders}, d.run); err != nil {
+			return err
+		}
 		d.servers = e.serversOf(c.Context(), cfg.Engine, cfg.Model.URI, cfg.Secrets(), log)
 		return d.prompts(c.Context())
 	}

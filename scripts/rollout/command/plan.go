@@ -174,7 +174,8 @@ func settingsOf(c config.Run, from func(config.Value) string) ([]setting, error)
 	return out, err
 }
 
-// setsKey reports whether one of the keys sets the key: it is the key, a table around it in a short spelling, or a part.
+// setsKey reports whether one of the keys sets the key: it is the key, a table around it in a short spelling, or a part
+// of it.
 func setsKey(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || strings.HasPrefix(key, k+".") || strings.HasPrefix(k, key+".")

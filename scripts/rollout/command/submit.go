@@ -12,7 +12,6 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
-	"rollout/functions/submit"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -133,7 +132,7 @@ func (e *Env) dryRunSubmit(
 	if run.Kind == config.KindRollout {
 		return d.rollout(c.Context(), in)
 	}
-	if err := submit.CheckGraders(in.Deployment, run.Grades); err != nil {
+	if err := checkGraders(in.Deployment, d.run); err != nil {
 		return err
 	}
 	return d.prompts(c.Context())
