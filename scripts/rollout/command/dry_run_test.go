@@ -128,9 +128,9 @@ func TestDryRunChecksGraders(t *testing.T) {
 		"schema_version = 1\n[engine]\nurl = \"mock\"\n[[pool]]\nname = \"p\"\nmodel = \"m\"\n")
 	file := f.file("x.jsonl", "{\"prompt\":\"hi\",\"answer\":\"1\"}\n")
 	for grade, want := range map[string]string{
-		`{name="g",kind="http",service="none"}`:                        "none",
-		`{name="g",kind="judge",model="other",range=[0,1],rubric="x"}`: "no pool serves the model other",
-		`{name="g",kind="exact",expected="answer"}`:                    "",
+		`{name="g",kind="http",service="none"}`:                                        "none",
+		`{name="g",kind="judge",model="other",prompt="is {answer} good?",range=[0,1]}`: "no pool serves the model other",
+		`{name="g",kind="exact",expected="answer"}`:                                    "",
 	} {
 		r := f.rollout("submit", file, "--dry-run", "--set", "grade=["+grade+"]")
 		if (r.code == 0) != (want == "") || !strings.Contains(r.err, want) {
