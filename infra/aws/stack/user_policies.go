@@ -33,7 +33,7 @@ func (b *builder) viewerGrants() []grant {
 		b.readOwner(),
 		b.readVersioning(),
 		b.readDocuments(),
-		b.queryDocuments(runs, beats),
+		b.queryDocuments(runs, open, ended, names, beats),
 		b.measureAllQueues(),
 	)
 }
