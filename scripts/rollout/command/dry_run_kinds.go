@@ -22,8 +22,8 @@ import (
 	"rollout/shared/kind"
 )
 
-// checkGraders checks the graders of a run as submitting it does, and that pools serve the models of its judges. Without
-// pools in the config, `up` makes them of what its engine serves.
+// checkGraders checks the graders of a run as submitting it does, and that pools serve the models of its judges.
+// Without pools in the config, `up` makes them of what its engine serves.
 func checkGraders(d config.Deployment, run config.Run) error {
 	if err := submit.CheckGraders(d, run.Grades); err != nil || len(d.InferPools()) == 0 {
 		return err
