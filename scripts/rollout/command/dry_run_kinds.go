@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"rollout/functions/submit"
@@ -47,10 +48,9 @@ func inFolder(check func(folder string) error) (err error) {
 
 // rollout checks every ticket and grader, and shows what would be asked first.
 func (d dryRun) rollout(ctx context.Context, in *installation.Installation) error {
-	deployment := in.Deployment
-	if len(deployment.InferPools()) == 0 { // `up` makes one of what its engine serves
-		deployment.Pools = append(deployment.Pools,
-			config.Pool{Name: config.DefaultPool, Model: cmp.Or(d.run.Model.URI, config.ModelTiny)})
+	deployment, err := withPools(in.Deployment, d.run)
+	if err != nil {
+		return err
 	}
 	var report batch.RolloutReport
 	if err := inFolder(func(folder string) (err error) {
@@ -60,7 +60,6 @@ func (d dryRun) rollout(ctx context.Context, in *installation.Installation) erro
 		return err
 	}
 	lines := uint64(report.Tickets + report.Refused)
-	var err error
 	if d.asJSON {
 		err = d.print(struct {
 			batch.RolloutReport
@@ -74,6 +73,35 @@ func (d dryRun) rollout(ctx context.Context, in *installation.Installation) erro
 		err = d.write(d.servers.text()+rolloutText(report, d.files[0]), line)
 	}
 	return errors.Join(err, d.badLines(uint64(report.Refused), lines), d.servers.failure(report.Model))
+}
+
+// withPools returns the deployment with a pool for each model of the run, if it declares none: `up` makes pools of what
+// its engine serves, which is not known before.
+func withPools(d config.Deployment, run config.Run) (config.Deployment, error) {
+	if len(d.InferPools()) > 0 {
+		return d, nil
+	}
+	k, err := kind.Table{}.Of(run.Kind)
+	if err != nil {
+		return d, err
+	}
+	models := []string{cmp.Or(run.Model.URI, config.ModelTiny)}
+	if k.Roles != nil {
+		for _, r := range k.Roles(run) {
+			if m := r.Model.URI; m != "" && !slices.Contains(models, m) {
+				models = append(models, m)
+			}
+		}
+	}
+	d.Pools = slices.Clone(d.Pools)
+	for i, model := range models {
+		name := config.DefaultPool
+		if i > 0 {
+			name = fmt.Sprintf("model-%d", i+1)
+		}
+		d.Pools = append(d.Pools, config.Pool{Name: name, Model: model})
+	}
+	return d, nil
 }
 
 // rolloutText formats the check of a rollout, for people.

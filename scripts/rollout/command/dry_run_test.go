@@ -173,6 +173,9 @@ func TestDryRunOfARolloutChecksEveryTicketAndShowsTheFirstRequests(t *testing.T)
 		report.Refused != 1 || len(report.RefusedAt) != 1 || report.RefusedAt[0].Line != 61 || len(report.Requests) != 3 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	if r := f.rollout("submit", example(t, "refunds"), "--dry-run", "--set", "reflection.model=other"); r.code != 0 {
+		t.Errorf("a rollout with a second model: %+v", r)
+	}
 	r = f.rollout("submit", file, "--dry-run", "--set", "grade=[{name=\"g\",kind=\"http\",service=\"none\"}]")
 	if r.code != 2 {
 		t.Errorf("a grader without its service: %+v", r)
