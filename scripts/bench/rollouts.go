@@ -90,8 +90,11 @@ func writeTickets(path string, n int) error {
 const ticksPerSecond = 100
 
 // cpu is the CPU time of the process so far, without that of its children.
-func (u *upProcess) cpu() (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", u.cmd.Process.Pid))
+func (u *upProcess) cpu() (time.Duration, error) { return cpuOf(u.cmd.Process.Pid) }
+
+// cpuOf is the CPU time of a process so far, without that of its children.
+func cpuOf(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}

@@ -47,6 +47,10 @@ func goals() []goal {
 		{"Shares/high", "s-over-1.3×alone", 5, false},
 		{"Shares/weights", "requests/s", 300, true},
 		{"Shares/weights", "%-off-at-most", 10, false},
+		{"Status/ended=100000", "ms", 100, false},
+		{"Status/ended=100000", "×ended=10", 1.5, false},
+		{"Idle/up", "%-of-a-core", 0.2, false},
+		{"Idle/worker", "%-of-a-core", 0.2, false},
 		{"Tiny/streams=1", "×llama.cpp", 0.5, true},
 		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
 		{"Rollout", "coordinator-cpu-µs/answer", 50, false},
