@@ -165,6 +165,7 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 	}{
 		{[]string{"nope"}, "rollout: unknown command \"nope\" (see `rollout --help`)\n"},
 		{[]string{"statu"}, "rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
+		{[]string{"statsu"}, "rollout: unknown command \"statsu\"; did you mean \"status\"? (see `rollout --help`)\n"},
 		{[]string{"config", "again"}, "rollout: unknown command \"again\" (see `rollout config --help`)\n"},
 		{[]string{"statu", "nightly", "--dir", "x"},
 			"rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},

@@ -196,11 +196,16 @@ func handleSignals(c *cobra.Command, _ []string) {
 	c.SetContext(ctx)
 }
 
+// maxTypos is how many letters a misspelled command may differ in from the one that is suggested. Two swapped letters
+// are two.
+const maxTypos = 2
+
 // unknownCommand rejects arguments of a command that only has subcommands: they can only be a misspelled subcommand.
 func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	c.SuggestionsMinimumDistance = maxTypos
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usage(c, "unknown command %q; did you mean %q?", args[0], near[0])
 	}
