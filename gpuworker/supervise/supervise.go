@@ -134,7 +134,7 @@ func (w Worker) final(code int) bool {
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // its output is still open, and it ended well
 		return 0
 	case errors.As(err, &exit):
 		return exit.ExitCode()

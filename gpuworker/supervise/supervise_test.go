@@ -54,3 +54,13 @@ func TestOutputGoesWhereTheCallerSays(t *testing.T) {
 		t.Errorf("code %d, %q and %q", code, &stdout, &stderr)
 	}
 }
+
+func TestAChildThatKeepsTheOutputOpenDoesNotHideTheCode(t *testing.T) {
+	t.Parallel()
+	var stderr strings.Builder
+	code, starts := run(t, `echo x >>"$0"; sleep 5 >/dev/null & exit 0`,
+		func(w *Worker) { w.Stderr, w.FinalCodes = &stderr, []int{0} })
+	if code != 0 || len(starts) != 1 {
+		t.Errorf("code %d after %d starts", code, len(starts))
+	}
+}
