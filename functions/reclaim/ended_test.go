@@ -61,7 +61,7 @@ func (d fixture) under(prefix string) (out []identity.RunID) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		if id, ok := record.RunOfEnded(strings.Replace(doc.Key, "open/", ".", 1)); ok && doc.Key != record.RunIndexKey {
+		if id, ok := record.RunOfEntry(strings.Replace(doc.Key, "open/", ".", 1)); ok && doc.Key != record.RunIndexKey {
 			out = append(out, id)
 		}
 	}

@@ -121,7 +121,7 @@ func (r *Reader) Named(ctx context.Context, name string, limit int) (out []recor
 	}
 	var keys []string
 	for _, d := range docs {
-		if id, ok := record.RunOfNamed(d.Key); ok {
+		if id, ok := record.RunOfEntry(d.Key); ok {
 			keys = append(keys, record.ManifestKey(id))
 		}
 	}

@@ -401,6 +401,12 @@ func TestReclaimOnLambdaFindsLostWork(t *testing.T) {
 	if _, err := i.docs.Get(t.Context(), record.OpenRunKey(ended)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the ended run is still recorded as open: %v", err)
 	}
+	entries, err := i.docs.List(t.Context(), record.EndedPrefix, "", 10)
+	if err != nil || len(entries) != 2 || entries[0].Key != record.RunIndexKey {
+		t.Errorf("the index of ended runs has %d documents, %v", len(entries), err)
+	} else if id, _ := record.RunOfEntry(entries[1].Key); id != ended {
+		t.Errorf("the index of ended runs has %s", id)
+	}
 	if i.mark(t, "w1").Failed.IsZero() {
 		t.Error("the dead worker is not marked")
 	}

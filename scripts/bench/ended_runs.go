@@ -27,7 +27,7 @@ const (
 const statusTries = 5
 
 // endedRuns measures `rollout status` in an installation with few and with many ended
-// runs, whose documents are those of an earlier version: up enters them into the index.
+// runs. Their documents are those of an earlier version, which are entered into the index.
 func endedRuns(ctx context.Context, l *runner) error {
 	took := map[int]time.Duration{}
 	for _, n := range []int{fewEnded, manyEnded} {

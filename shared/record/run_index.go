@@ -35,9 +35,6 @@ func EndedAfter(at time.Time) string { return EndedPrefix + descending(at) + "."
 // descending renders a time so that later ones sort first.
 func descending(at time.Time) string { return fmt.Sprintf("%016x", ^uint64(max(0, at.UnixMilli()))) }
 
-// RunOfEnded returns the run of an EndedKey, and whether the key is one.
-func RunOfEnded(key string) (identity.RunID, bool) { return runBehindDot(key) }
-
 // RunIndex is the document ended/!index: what is known of the entries of ended runs as a
 // whole. Only reclaim writes it.
 type RunIndex struct {
@@ -47,10 +44,9 @@ type RunIndex struct {
 	Built bool   `json:"built,omitempty"`
 	After string `json:"after,omitempty"` // the last manifest that was entered, before Built
 	Ended int    `json:"ended"`           // entries of ended runs
-	// Entered and Removed are the runs of the latest changes of Ended. A change that is
-	// repeated after a crash is not counted again.
+	// Entered are the runs of the latest change of Ended. A change that is repeated after a
+	// crash is not counted again.
 	Entered []identity.RunID `json:"entered,omitempty"`
-	Removed []identity.RunID `json:"removed,omitempty"`
 }
 
 // NamedRun is an entry of the index of runs by what users call them: a name, or the key of
@@ -82,9 +78,6 @@ func NamedKey(prefix string, created time.Time, r identity.RunID) string {
 	return prefix + descending(created) + "." + string(r)
 }
 
-// RunOfNamed returns the run of a NamedKey, and whether the key is one.
-func RunOfNamed(key string) (identity.RunID, bool) { return runBehindDot(key) }
-
 // NamedEntry is an entry of the index by name or by input, and its key.
 type NamedEntry struct {
 	Key string
@@ -105,7 +98,8 @@ func NamedEntries(m Manifest, byInput bool) []NamedEntry {
 	return out
 }
 
-func runBehindDot(key string) (identity.RunID, bool) {
+// RunOfEntry returns the run of an EndedKey or a NamedKey, and whether the key is one.
+func RunOfEntry(key string) (identity.RunID, bool) {
 	r := identity.RunID(key[strings.LastIndexByte(key, '.')+1:])
 	return r, r.Valid()
 }
