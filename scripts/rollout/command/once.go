@@ -238,7 +238,7 @@ func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool)
 	o.seen[s.Run] = true
 	o.followed++
 	path := progress.ObjectPathIn(installation.BucketDir(o.prepared.Dir))
-	if err := progress.Outcome(s, path); err != nil {
+	if err := progress.OutcomeOfInstalled(s, path); err != nil {
 		o.failed = append(o.failed, err)
 	}
 	if !s.Phase.Ended() { // it is paused

@@ -88,7 +88,7 @@ func (e *Env) results(c *cobra.Command, r *selectedRun, output string, failed bo
 	if err != nil {
 		return err
 	}
-	return progress.Outcome(r.run, r.Path)
+	return progress.OutcomeOfInstalled(r.run, r.Path)
 }
 
 // isFolder reports whether the path is a folder, or ends in a slash.

@@ -69,7 +69,7 @@ func (e *Env) tail(c *cobra.Command, r *selectedRun, output string, failed, foll
 		if err != nil {
 			return err
 		}
-		return progress.Outcome(ended, r.Path)
+		return progress.OutcomeOfInstalled(ended, r.Path)
 	}
 	return e.notePartial(t, s)
 }

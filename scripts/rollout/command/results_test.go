@@ -39,7 +39,8 @@ func TestResultsOfRunWithFailuresExitsWith1(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.addResults(runA)
-	failed := "1 of 1 item failed (see " + filepath.Join(f.dir, "bucket", record.OutputKey(runA, record.ErrorsFile)) + ")"
+	failed := "1 of 1 item failed (see " + filepath.Join(f.dir, "bucket", record.OutputKey(runA, record.ErrorsFile)) +
+		"; `rollout retry " + string(runA) + " --dir " + f.dir + "` asks them again)"
 	check(t, f.rollout("results", "x"), 1, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", failed)
 	check(t, f.rollout("results", "x", "--errors"), 1, "{\"id\":\"c\"}\n", failed)
 	folder := filepath.Join(t.TempDir(), "new") + "/"

@@ -251,7 +251,7 @@ func (e *Env) follow(
 	if err != nil {
 		return err
 	}
-	return progress.Outcome(s, in.Path)
+	return progress.OutcomeOfInstalled(s, in.Path)
 }
 
 // followToEnd shows the run until it has ended, and then its summary. It returns how the run ended.

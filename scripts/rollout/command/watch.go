@@ -153,7 +153,7 @@ func (w *watcher) outcome(runs []status.Status) error {
 	}
 	var errs []error
 	for _, r := range of {
-		errs = append(errs, progress.Outcome(r, w.path))
+		errs = append(errs, progress.OutcomeOfInstalled(r, w.path))
 	}
 	return errors.Join(errs...)
 }

@@ -35,7 +35,17 @@ func (e *OutcomeError) Error() string { return e.text }
 
 // Outcome returns nil if the ended run has items and answered all that it did not prune, else an *OutcomeError. path
 // returns where the user finds an object of the bucket.
-func Outcome(s status.Status, path func(key string) string) error {
+func Outcome(s status.Status, path func(key string) string) error { return outcome(s, path, "") }
+
+// OutcomeOfInstalled is Outcome for a run of an installation, which asks failed items again.
+func OutcomeOfInstalled(s status.Status, path func(key string) string) error {
+	if cmp.Or(s.Kind, config.KindBatch) != config.KindBatch {
+		return outcome(s, path, "")
+	}
+	return outcome(s, path, fmt.Sprintf("; `rollout retry %s` asks them again", s.Run))
+}
+
+func outcome(s status.Status, path func(key string) string, retry string) error {
 	text := ""
 	switch {
 	case s.Phase.Succeeded() && s.Items.Total == 0 && s.Kind == config.KindRollout:
@@ -48,8 +58,8 @@ func Outcome(s status.Status, path func(key string) string) error {
 		text = fmt.Sprintf("run %s: %s (see %s)", s.Run, figures.Of(s.Rollout.Refused, "invalid line"),
 			path(record.OutputKey(s.Run, rollout.FailuresFile)))
 	case s.Phase == run.CompletedWithErrors:
-		text = fmt.Sprintf("run %s: %s of %s failed (see %s)",
-			s.Run, Count(s.Items.AtFault()), figures.Of(s.Items.Total, "item"), path(s.Errors))
+		text = fmt.Sprintf("run %s: %s of %s failed (see %s%s)",
+			s.Run, Count(s.Items.AtFault()), figures.Of(s.Items.Total, "item"), path(s.Errors), retry)
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		text = WithRemedy(fmt.Sprintf("run %s is paused: %s", s.Run, s.Message),
 			fmt.Sprintf("`rollout resume %s` lets it go on", s.Run))
