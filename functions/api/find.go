@@ -30,6 +30,12 @@ func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error
 			return []status.Status{r}, err
 		}
 	}
+	switch indexed, err := s.reader.Indexed(ctx); {
+	case err != nil:
+		return nil, err
+	case !indexed: // a newer run of that name may not be entered yet
+		return s.findInAll(ctx, text)
+	}
 	found, err := s.reader.Named(ctx, text, maxNamed)
 	if err != nil {
 		return nil, err
@@ -37,12 +43,6 @@ func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error
 	if len(found) > 0 {
 		r, err := s.Show(ctx, found[0].Run)
 		return []status.Status{r}, err
-	}
-	switch indexed, err := s.reader.Indexed(ctx); {
-	case err != nil:
-		return nil, err
-	case !indexed:
-		return s.findInAll(ctx, text)
 	}
 	if text == "" || !isIDPrefix(id) {
 		return nil, nil

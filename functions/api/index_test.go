@@ -206,6 +206,22 @@ func TestInstallationWithoutAnIndexShowsTheSame(t *testing.T) {
 	}
 }
 
+// While the index is made, the newest run with a name may not be entered into it, and an
+// older one is.
+func TestNameIsTheNewestRunAlsoWhileTheIndexIsMade(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.endedRuns(2)
+	d.save(record.RunIndexKey, record.RunIndex{Schema: 1, After: record.ManifestKey(endedID(1))})
+	newer := endedProgress(2).Manifest
+	newer.Name = endedProgress(1).Manifest.Name
+	d.save(record.ManifestKey(newer.Run), newer)
+	r, err := d.Find(t.Context(), newer.Name)
+	if err != nil || len(r) != 1 || r[0].Run != newer.Run {
+		t.Errorf("found %v, %v", r, err)
+	}
+}
+
 // In a cloud, reclaim looks for lost uploads every hour, and the overview does not ask
 // for the runs of older ones again.
 func TestOverviewInCloudAsksForRecentUploadsOnly(t *testing.T) {
