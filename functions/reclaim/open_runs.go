@@ -32,6 +32,11 @@ func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State
 		found, err := r.openOf(ctx, page, now)
 		states, failed = append(states, found...), errors.Join(failed, err)
 	}
+	for id := range r.damaged {
+		if !slices.ContainsFunc(notes, func(d document.Doc) bool { return d.Key == record.OpenRunKey(id) }) {
+			delete(r.damaged, id)
+		}
+	}
 	for id := range r.checkedAt {
 		if !slices.ContainsFunc(states, func(s run.State) bool { return s.Run == id }) {
 			delete(r.checkedAt, id)
@@ -49,6 +54,9 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 	}
 	var unseen, ended []document.Doc
 	for i, d := range coordinators {
+		if id, _ := record.RunFromKey(notes[i].Key); r.damaged[id] {
+			continue
+		}
 		if d.Revision == "" {
 			unseen = append(unseen, notes[i])
 			continue

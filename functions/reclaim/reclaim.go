@@ -64,6 +64,7 @@ type Reclaimer struct {
 	last        time.Time                    // of a scan
 	resumedAt   time.Time                    // when a suspend was last detected; zero for never
 	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were last read
+	damaged     map[identity.RunID]bool      // open runs that have ended and can't be entered
 	states      decoded[run.State]
 	beats       decoded[health.Heartbeat]
 	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
@@ -75,7 +76,7 @@ type Reclaimer struct {
 func New(p host.Ports, t health.Timings) *Reclaimer {
 	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t, index: input.NewIndex(p.Blobs, p.Docs),
 		reader:    status.NewReader(p, config.DefaultDeployment(), cloud.Profile{}),
-		checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
+		checkedAt: map[identity.RunID]time.Time{}, damaged: map[identity.RunID]bool{}, futureBeats: map[string]futureBeat{}}
 }
 
 // Scan checks every worker and every open run once. An error about one run does

@@ -44,8 +44,8 @@ type RunIndex struct {
 	Built bool   `json:"built,omitempty"`
 	After string `json:"after,omitempty"` // the last manifest that was entered, before Built
 	Ended int    `json:"ended"`           // entries of ended runs
-	// Entered are the runs of the latest change of Ended. A change that is repeated after a
-	// crash is not counted again.
+	// Entered are runs that are counted and whose notes under open/ may be left. A change that
+	// is repeated after a crash, or by another process, is not counted again.
 	Entered []identity.RunID `json:"entered,omitempty"`
 }
 
