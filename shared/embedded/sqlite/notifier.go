@@ -20,8 +20,8 @@ const (
 	idlePoll = 1700 * time.Millisecond
 	// deafFor is how long the notifier polls at pollEvery after writes that no ring announced.
 	deafFor = 30 * time.Second
-	// deafAfter is how many polls in a row find such a write: a single one may have been
-	// faster than its ring.
+	// deafAfter is how often such writes are found without a ring of another process between:
+	// a single one may have been faster than its ring.
 	deafAfter = 2
 )
 
@@ -39,10 +39,12 @@ type notifier struct {
 	clock    clock.Clock
 	log      *slog.Logger
 	polling  sync.Mutex // guards session
-	mu       sync.Mutex // guards the fields up to wanted
+	mu       sync.Mutex // guards the fields before wanted
 	waiters  map[*waiter]struct{}
 	writes   int64         // the last known counter of writes
 	notified bool          // the writer has updated writes since the last poll
+	missed   int           // times that writes of others were found since the last ring of another process
+	deaf     time.Time     // until then it polls often: the bell did not ring for writes
 	wanted   chan struct{} // receives a hint when a waiter is added, or expects a message
 	closing  chan struct{} // closed to end run
 	ended    chan struct{} // closed when run has ended
@@ -148,10 +150,21 @@ func (b *notifier) notify(g *transaction) {
 	defer b.mu.Unlock()
 	others := g.before > b.writes
 	b.writes, b.notified = max(b.writes, g.writes), true
+	if others {
+		b.miss(b.clock.Now())
+	}
 	for w := range b.waiters {
 		if others || w.concerns(g.keys, g.queues) {
 			hint(w.hints)
 		}
+	}
+}
+
+// miss notes that writes of others were found before a ring announced them. The caller holds mu.
+func (b *notifier) miss(now time.Time) {
+	if b.missed++; b.missed >= deafAfter {
+		b.deaf = now.Add(deafFor)
+		hint(b.wanted)
 	}
 }
 
@@ -223,10 +236,8 @@ func (b *notifier) hasWaiters() bool {
 // poller is the state of the notifier's goroutine.
 type poller struct {
 	*notifier
-	last      time.Time // of the last poll
-	failing   bool      // the last poll failed and was logged
-	missed    int       // polls that found a write of others since the last ring
-	deafUntil time.Time // the bell did not ring for writes
+	last    time.Time // of the last poll
+	failing bool      // the last poll failed and was logged
 }
 
 // wait returns after which time to poll though nothing rings; false without waiters. It is
@@ -239,7 +250,7 @@ func (p *poller) wait() (time.Duration, bool) {
 		return 0, false
 	}
 	wait := idlePoll
-	if p.rings == nil || now.Before(p.deafUntil) {
+	if p.rings == nil || now.Before(p.deaf) {
 		wait = pollEvery
 	}
 	wait = max(0, wait-time.Since(p.last))
@@ -261,33 +272,27 @@ func (p *poller) once(ctx context.Context, rung bool) {
 	defer p.polling.Unlock()
 	others, err := false, error(nil)
 	var next map[string]time.Time
-	if !p.wasNotified() {
+	notified := p.wasNotified()
+	if rung || !notified { // the ring may be another process's, although this one has written
 		if others, err = p.othersWrote(ctx); others && err == nil {
 			next, err = p.nextMessages(ctx)
 		}
 	}
 	now := p.clock.Now()
-	p.listen(others, rung, now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	switch {
+	case rung && !notified: // another process's ring: this one's come after its notices
+		p.missed = 0
+	case others && !rung:
+		p.miss(now)
+	}
 	for w := range p.waiters {
 		due, looked := next[w.queue]
 		w.expect(due)
 		if err != nil || others && (w.watched || !looked) || !w.due.IsZero() && !w.due.After(now) {
 			w.due = time.Time{}
 			hint(w.hints)
-		}
-	}
-}
-
-// listen notes whether the bell rings for what others write.
-func (p *poller) listen(others, rung bool, now time.Time) {
-	switch {
-	case rung:
-		p.missed = 0
-	case others:
-		if p.missed++; p.missed >= deafAfter {
-			p.deafUntil = now.Add(deafFor)
 		}
 	}
 }
@@ -314,7 +319,7 @@ func (p *poller) nextMessages(ctx context.Context) (map[string]time.Time, error)
 }
 
 // wasNotified reports whether the writer has notified the waiters since the last
-// poll, which makes this poll unnecessary.
+// poll, which makes this poll unnecessary unless the bell rang.
 func (p *poller) wasNotified() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

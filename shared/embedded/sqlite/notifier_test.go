@@ -65,7 +65,7 @@ func TestWritesOfOthersWakeWaitersTheyConcern(t *testing.T) {
 	}
 	watched := s.notifier.watch(t.Context(), "d")
 	p := &poller{notifier: s.notifier}
-	p.once(t.Context(), true) // skipped, because the writer has just notified
+	p.once(t.Context(), true) // finds no more
 	create(t, other, "c")
 	p.once(t.Context(), true)
 	<-watched // its prefix is not looked at

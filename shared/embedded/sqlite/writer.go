@@ -142,9 +142,13 @@ func (w *writer) commitGroup(ctx context.Context) {
 		return
 	}
 	g, err := w.transact(ctx, members)
+	wrote := err == nil && g.writes != g.before
 	err = errors.Join(err, w.lock.unlock())
 	if err == nil {
 		w.notifier.notify(g)
+	}
+	if wrote {
+		w.bell.ring() // after the notice, by which the notifier knows it for an own one
 	}
 	settle(members, err)
 }
@@ -188,7 +192,6 @@ func (w *writer) transact(ctx context.Context, members []*change) (*transaction,
 	}
 	if g.writes != g.before {
 		w.commits.Add(1)
-		w.bell.ring()
 	}
 	if w.hooks.afterCommit != nil {
 		w.hooks.afterCommit()
