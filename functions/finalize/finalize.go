@@ -48,20 +48,24 @@ func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
 }
 
 // Finalize writes the files of a run that is Finalizing, and tells coordinate. It
-// writes none for a run in another phase, and only tells coordinate if the
-// summary exists. For a run that is written in segments it asks for the missing
+// writes none for a run in another phase, or that another process ends meanwhile, and only
+// tells coordinate if the summary exists. For a run that is written in segments it asks for the missing
 // ones; the call that writes the last of them asks for Finalize again.
 func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
 	if err != nil || !finalizing {
 		return err
 	}
-	return f.end(ctx, s, func(ctx context.Context, m record.Manifest, k kind.Kind) (run.State, totals, bool, error) {
+	err = f.end(ctx, s, func(ctx context.Context, m record.Manifest, k kind.Kind) (run.State, totals, bool, error) {
 		if f.segments == nil || k.OneStream {
 			return f.stream(ctx, m, s, nil, nil)
 		}
 		return f.bySegments(ctx, m, s)
 	})
+	if errors.Is(err, ErrAlreadyFinalized) {
+		return nil
+	}
+	return err
 }
 
 // finalizing reads the state of a run and reports whether it is Finalizing.

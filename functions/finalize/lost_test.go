@@ -1,13 +1,19 @@
 package finalize_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
+	"rollout/events"
 	"rollout/functions/finalize"
+	"rollout/shared/blob"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -153,6 +159,56 @@ func TestCopiesOfALostAnswerFail(t *testing.T) {
 					t.Errorf("the outcomes are %q", got)
 				}
 			})
+		}
+	}
+}
+
+// endingBlobs is a bucket of a run that another process ends, and frees, before its first
+// result is read.
+type endingBlobs struct {
+	blob.Store
+	end func()
+}
+
+func (b endingBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if strings.HasPrefix(key, record.ShardObjectsDir(id)) {
+		b.end()
+	}
+	return b.Store.Get(ctx, key, o)
+}
+
+// A result that is gone because another process has ended the run is not lost.
+func TestResultsThatAnotherProcessFreedAreNotLost(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(f *finalize.Finalizer) error{
+		"asked to finalize": func(f *finalize.Finalizer) error {
+			return f.Finalize(t.Context(), events.Finalize{Run: string(id)})
+		},
+		"behind the frontier": func(f *finalize.Finalizer) error {
+			err := f.Follow(t.Context(), state(run.Running, 3), nil)
+			if !errors.Is(err, finalize.ErrAlreadyFinalized) {
+				return fmt.Errorf("follow ended with %w", err)
+			}
+			return nil
+		},
+	} {
+		d := newFixture(t)
+		var logged bytes.Buffer
+		p := d.Ports
+		p.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		p.Blobs = endingBlobs{d.Blobs, func() {
+			d.save(run.Stopped, 4)
+			for n, what := range []string{"result", "result", "checkpoint"} {
+				if err := d.Blobs.Delete(t.Context(), record.ShardObjectKey(id, n, 1, what), ""); err != nil {
+					t.Error(err)
+				}
+			}
+		}}
+		if err := write(finalize.New(p, input.NewIndex(d.Blobs, d.Docs), finalize.Options{})); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d.exists(record.CompletionsFile) || d.exists(record.SummaryFile) || strings.Contains(logged.String(), "lost") {
+			t.Errorf("%s: files of the run are written, and the log says %q", name, logged.String())
 		}
 	}
 }

@@ -75,7 +75,8 @@ func (w *writer) finish(err error) error {
 }
 
 // stream writes the rows of every shard into both files, in order. known are the
-// documents of all shards, or nil. next may be nil for a run that is Finalizing.
+// documents of all shards, or nil. next may be nil for a run that is Finalizing. Its error is
+// ErrAlreadyFinalized if results are gone because another process has ended the run.
 func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
 	next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
 	w, err := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),
@@ -83,8 +84,14 @@ func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, 
 	if err != nil {
 		return s, totals{}, false, err
 	}
-	w.known, w.next = known, next
-	err = w.finish(w.shards(ctx))
+	reader := *f
+	reader.Blobs = openRun{f.Blobs, f.Docs, m.Run}
+	w.Finalizer, w.known, w.next = &reader, known, next
+	err = w.shards(ctx)
+	if errors.Is(err, errEnded) {
+		err = ErrAlreadyFinalized
+	}
+	err = w.finish(err)
 	return w.state, w.totals, true, err
 }
 
