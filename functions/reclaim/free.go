@@ -43,7 +43,16 @@ type Freer struct {
 	index *input.Index
 
 	mu     sync.Mutex
-	recent []identity.RunID // runs that were freed, the latest last, at most maxRecent
+	recent []identity.RunID         // runs that were freed, the latest last, at most maxRecent
+	places map[identity.RunID]place // of the runs that scans have freed in part
+}
+
+// place is how far a run was freed.
+type place struct {
+	dir     int    // of the prefixes whose objects are looked at
+	after   string // the key that was looked at last; "" before the first
+	objects int    // that were deleted
+	bytes   int64  // of these
 }
 
 // maxRecent bounds the runs that FreeAgain looks at.
@@ -54,7 +63,8 @@ const freePage = 1000
 
 // NewFreer returns a freer.
 func NewFreer(p host.Ports) *Freer {
-	return &Freer{Ports: p.WithSource("reclaim"), index: input.NewIndex(p.Blobs, p.Docs)}
+	return &Freer{Ports: p.WithSource("reclaim"), index: input.NewIndex(p.Blobs, p.Docs),
+		places: map[identity.RunID]place{}}
 }
 
 // FreeWith has each scan free the work files of runs that have ended, before these leave the
@@ -81,7 +91,8 @@ func (r *Reclaimer) FreeEnded(ctx context.Context) error {
 			ended = append(ended, note)
 		}
 	}
-	freed, err := r.free(ctx, ended, math.MaxInt)
+	most := math.MaxInt
+	freed, err := r.free(ctx, ended, &most)
 	return errors.Join(err, r.moveEnded(ctx, freed))
 }
 
@@ -131,12 +142,16 @@ func freedDirs(id identity.RunID) [2]string {
 // Free frees the work files of a run. It leaves those of a run that has not ended, or whose
 // output files or entries are not whole. Repeating it is harmless.
 func (f *Freer) Free(ctx context.Context, id identity.RunID) error {
-	_, err := f.free(ctx, id, math.MaxInt)
+	most := math.MaxInt
+	_, err := f.freeSome(ctx, id, &most)
 	return err
 }
 
-// free is Free for at most so many objects. It reports whether that were all.
-func (f *Freer) free(ctx context.Context, id identity.RunID, most int) (done bool, err error) {
+// freeSome is Free, but looks at most at so many objects, which it subtracts, and counts its
+// checks as some. It goes on where the last call for the run ended, and reports whether the
+// run is freed.
+func (f *Freer) freeSome(ctx context.Context, id identity.RunID, most *int) (done bool, err error) {
+	*most -= checksCost
 	m, err := host.LoadManifest(ctx, f.Docs, id)
 	if errors.Is(err, host.ErrNoRun) || err == nil && m.Refused != "" {
 		return true, nil
@@ -155,38 +170,55 @@ func (f *Freer) free(ctx context.Context, id identity.RunID, most int) (done boo
 	if err != nil {
 		return false, err
 	}
-	objects, bytes := 0, int64(0)
+	at := f.takePlace(id)
 	dirs, plan := freedDirs(id), record.PlanDirs(id)
-	for _, dir := range slices.Concat(dirs[:], plan[:]) {
-		for after := ""; ; {
-			infos, err := f.Blobs.List(ctx, dir, after, freePage)
+	for _, dir := range slices.Concat(dirs[:], plan[:])[at.dir:] {
+		for more := true; more; {
+			if *most <= 0 {
+				f.keepPlace(id, at)
+				return false, nil
+			}
+			page := min(freePage, *most)
+			infos, err := f.Blobs.List(ctx, dir, at.after, page)
 			if err != nil {
 				return false, err
 			}
 			for _, info := range infos {
-				if objects == most {
-					return false, nil
-				}
-				after = info.Key
 				needed, err := f.needed(ctx, m, lists, info.Key)
 				if err == nil && !needed {
 					err = f.Blobs.Delete(ctx, info.Key, "")
-					objects, bytes = objects+1, bytes+info.Size
+					at.objects, at.bytes = at.objects+1, at.bytes+info.Size
 				}
 				if err != nil {
 					return false, fault.Wrap(err, "free %s", info.Key)
 				}
+				at.after, *most = info.Key, *most-1
 			}
-			if len(infos) < freePage {
-				break
-			}
+			more = len(infos) == page
 		}
+		at.dir, at.after = at.dir+1, ""
 	}
-	if objects > 0 {
-		f.Log.DebugContext(ctx, "work files freed", observe.KeyRun, id, "objects", objects, "bytes", bytes)
+	if at.objects > 0 {
+		f.Log.DebugContext(ctx, "work files freed", observe.KeyRun, id, "objects", at.objects, "bytes", at.bytes)
 	}
 	f.remember(id)
 	return true, nil
+}
+
+// takePlace returns how far the run was freed, and forgets it: after an error, freeing begins
+// again.
+func (f *Freer) takePlace(id identity.RunID) place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.places[id]
+	delete(f.places, id)
+	return at
+}
+
+func (f *Freer) keepPlace(id identity.RunID, at place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.places[id] = at
 }
 
 // remember has FreeAgain look at the run.
@@ -322,19 +354,27 @@ func (f *Freer) needed(ctx context.Context, m record.Manifest, lists hashLists, 
 	return is(d.Result) || d.Result == nil && is(d.Checkpoint), nil
 }
 
-// freedAtOnce bounds the objects that a scan frees of a run: workers wait for its other checks.
-const freedAtOnce = 2000
+// freedAtOnce bounds the objects that a scan looks at, of all runs together: its other checks
+// wait, and a scan that takes too long would be taken for a suspend. checksCost is how many
+// objects the checks of a run count for.
+const (
+	freedAtOnce = 2000
+	checksCost  = 10
+)
 
-// free frees the work files of runs that have ended, at most so many objects of each. It
-// returns the notes of those of which all are freed. What can't be freed is kept until the next
-// start, and the reason is logged.
-func (r *Reclaimer) free(ctx context.Context, ended []document.Doc, most int) (freed []document.Doc, failed error) {
+// free frees the work files of runs that have ended, and looks at most at so many objects,
+// which it subtracts. It returns the notes of the runs of which all are freed; the next calls
+// free the others. What can't be freed is kept until the next start, and the reason is logged.
+func (r *Reclaimer) free(ctx context.Context, ended []document.Doc, most *int) (freed []document.Doc, failed error) {
 	if r.freer == nil {
 		return ended, nil
 	}
 	for _, note := range ended {
+		if *most <= 0 {
+			break
+		}
 		id, _ := record.RunFromKey(note.Key)
-		done, err := r.freer.free(ctx, id, most)
+		done, err := r.freer.freeSome(ctx, id, most)
 		switch {
 		case ctx.Err() != nil, fault.Is(err, fault.Unavailable), fault.Is(err, fault.Throttled):
 			failed = errors.Join(failed, err)

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
@@ -155,6 +156,44 @@ func TestInterruptedFreeingGoesOn(t *testing.T) {
 		}
 		if err := d.Scan(t.Context()); err != nil || d.isOpen() || len(d.work()) > 0 {
 			t.Errorf("after another scan %v is left, the run is open: %v, %v", d.work(), d.isOpen(), err)
+		}
+	}
+}
+
+// A scan looks at a bounded number of objects of all runs, also of those that stay, and the
+// next one goes on behind them.
+func TestScansFreeAFewObjectsEach(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.ended()
+	deletions := 100
+	p := d.Ports
+	p.Blobs = failingBlobs{p.Blobs, &deletions}
+	r := New(p, d.timings)
+	r.FreeWith(NewFreer(p))
+	note, err := d.Ports.Docs.Get(t.Context(), record.OpenRunKey(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := len(d.work())
+	for _, dir := range record.PlanDirs(id) {
+		infos, err := d.Ports.Blobs.List(t.Context(), dir, "", blob.MaxList)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects += len(infos)
+	}
+	for scans := 1; ; scans++ {
+		before, most := deletions, checksCost+1
+		freed, err := r.free(t.Context(), []document.Doc{note, note, note}, &most)
+		if err != nil || before-deletions > 1 {
+			t.Fatalf("scan %d deleted %d objects, %v", scans, before-deletions, err)
+		}
+		if len(freed) > 0 || scans > objects {
+			if scans <= objects/2 || len(freed) == 0 || len(d.work()) > 0 {
+				t.Errorf("after %d scans of %d objects %v is left", scans, objects, d.work())
+			}
+			return
 		}
 	}
 }

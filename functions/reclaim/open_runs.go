@@ -28,8 +28,9 @@ func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State
 		}
 		notes = append(notes, d)
 	}
+	most := freedAtOnce
 	for page := range slices.Chunk(notes, document.MaxKeys) {
-		found, err := r.openOf(ctx, page, now)
+		found, err := r.openOf(ctx, page, now, &most)
 		states, failed = append(states, found...), errors.Join(failed, err)
 	}
 	for id := range r.damaged {
@@ -45,9 +46,10 @@ func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State
 	return states, failed
 }
 
-// openOf is open for one page of the index.
+// openOf is open for one page of the index. It subtracts the objects that it looked at to free
+// them from the most that it may.
 func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
-	now time.Time) (states []run.State, failed error) {
+	now time.Time, most *int) (states []run.State, failed error) {
 	coordinators, err := r.Docs.GetMany(ctx, keys(notes, record.CoordinatorKey))
 	if err != nil {
 		return nil, fault.Wrap(err, "read the open runs")
@@ -71,7 +73,7 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
 		}
 	}
 	refused, err := r.replanUnseen(ctx, unseen, now)
-	freed, freeErr := r.free(ctx, ended, freedAtOnce)
+	freed, freeErr := r.free(ctx, ended, most)
 	return states, errors.Join(failed, err, freeErr, r.moveEnded(ctx, append(freed, refused...)))
 }
 
