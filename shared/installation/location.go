@@ -8,6 +8,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // Location names an installation.
@@ -16,15 +17,15 @@ type Location struct {
 	Cloud string // the provider that the config must name; "" for an installation on one machine
 }
 
-// Flags returns the command-line arguments that name the location.
+// Flags returns the command-line arguments that name the location, quoted for a shell.
 func (p Location) Flags() string {
 	switch {
 	case p.Cloud == "":
-		return "--dir " + p.Dir
+		return "--dir " + text.ShellPath(p.Dir)
 	case p.Dir == ".":
 		return "--cloud " + p.Cloud
 	}
-	return "--cloud " + p.Cloud + " --dir " + p.Dir
+	return "--cloud " + p.Cloud + " --dir " + text.ShellPath(p.Dir)
 }
 
 // deployment reads the config of an installation in a cloud.

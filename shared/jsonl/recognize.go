@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // RecognizeLen is how many bytes of a file Recognize needs to tell other formats from JSON lines.
@@ -62,18 +63,7 @@ func ConvertCommand(name, from string) string {
 	} else {
 		from = ""
 	}
-	return "`rollout convert" + from + " " + quoted(base) + " " + quoted(target) + "`"
-}
-
-// quoted quotes a file name for a shell, if it needs that.
-func quoted(name string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+=,@%", r)
-	}
-	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 && !strings.HasPrefix(name, "-") {
-		return name
-	}
-	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	return "`rollout convert" + from + " " + text.ShellPath(base) + " " + text.ShellPath(target) + "`"
 }
 
 // fileHead is the beginning of a file.

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// text returns the end of the string whose opening quote is at i, and whether
+// stringEnd returns the end of the string whose opening quote is at i, and whether
 // it has escapes.
-func text(b []byte, i int) (end int, escaped bool, err error) {
+func stringEnd(b []byte, i int) (end int, escaped bool, err error) {
 	for i++; ; {
 		i += plainBytes(b[i:])
 		if i >= len(b) {

@@ -10,7 +10,7 @@ func Unquote(dst, raw []byte) ([]byte, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return dst, false
 	}
-	end, escaped, err := text(raw, 0)
+	end, escaped, err := stringEnd(raw, 0)
 	if err != nil || end != len(raw) {
 		return dst, false
 	}

@@ -69,7 +69,7 @@ func (w *walker) value(i, depth int) (int, error) {
 	case c == '"' && w.known:
 		return skipText(b, i), nil
 	case c == '"':
-		end, _, err := text(b, i)
+		end, _, err := stringEnd(b, i)
 		return end, err
 	case c == '{':
 		return w.object(i, depth+1)
@@ -149,7 +149,7 @@ func (w *walker) name(i int) (end int, escaped bool, next int, err error) {
 	if i >= len(b) || b[i] != '"' {
 		return i, false, i, unexpected(b, i, "a name in quotes")
 	}
-	end, escaped, err = text(b, i)
+	end, escaped, err = stringEnd(b, i)
 	if err != nil {
 		return end, escaped, end, err
 	}

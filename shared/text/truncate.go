@@ -1,5 +1,6 @@
 // Package text shortens texts from elsewhere, such as errors of servers and
-// lines of users, to what a document or a message has room for.
+// lines of users, to what a document or a message has room for, fills templates, and
+// quotes words for a shell.
 //
 // It imports the standard library alone, so that every other package may use it.
 package text
