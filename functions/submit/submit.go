@@ -349,13 +349,13 @@ func noOutput(inputs []record.Input) error {
 	return nil
 }
 
-// headSize is how many bytes of an input decide encoding and dialect.
-const headSize = 1 << 20
+// HeadSize is how many bytes of an input decide encoding and dialect.
+const HeadSize = 1 << 20
 
 // head reads the head of an input, unpacked. An input that is gone or changed is
 // NotFound.
 func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
-	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, blob.GetOptions{Version: in.Version, Length: headSize})
+	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, blob.GetOptions{Version: in.Version, Length: HeadSize})
 	if err != nil {
 		if fault.ClassOf(err) == fault.InputChanged {
 			return nil, fault.WithKind(fault.NotFound, err, "this version of %s is gone", in.Label())
@@ -368,7 +368,7 @@ func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
 		return nil, fault.Wrap(err, "%s", in.Label())
 	}
 	defer u.Close()
-	b, err := io.ReadAll(io.LimitReader(u, headSize))
+	b, err := io.ReadAll(io.LimitReader(u, HeadSize))
 	if fault.Is(err, fault.Corrupt) && in.Packed != "" && len(b) > 0 {
 		err = nil // only the head of the archive was read
 	}

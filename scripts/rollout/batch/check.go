@@ -62,9 +62,20 @@ func CheckEach(
 	ctx context.Context, c config.Run, engine config.Engine, files []string,
 	each func(line []byte, it *dialect.Item) error,
 ) (Report, error) {
+	return checkEach(ctx, c, engine, files, atLine, each)
+}
+
+// atLine is where a warning says that a line of a file is bad.
+func atLine(path string, line uint64) string { return fmt.Sprintf("%s:%d", path, line) }
+
+// checkEach is CheckEach with warnings that begin with what at returns for a line.
+func checkEach(
+	ctx context.Context, c config.Run, engine config.Engine, files []string, at func(path string, line uint64) string,
+	each func(line []byte, it *dialect.Item) error,
+) (Report, error) {
 	r := Report{Model: c.Model.URI, Dialect: dialect.Name(c.Input.Dialect), Endpoints: map[string]uint64{},
 		Sent: map[string]uint64{}, Returned: map[string]uint64{}, Requests: []ShownRequest{}, Warnings: []string{}}
-	k := &checking{report: &r, each: each, config: c, settings: dialect.NewSettings(c.Request, engine.Request),
+	k := &checking{report: &r, at: at, each: each, config: c, settings: dialect.NewSettings(c.Request, engine.Request),
 		tensors: engine.Tensors,
 		model:   dialect.NewModel(c.Model.URI, identity.Model(c.Model.URI, c.Model.Revision), c),
 		ids:     map[[16]byte]struct{}{}}
@@ -93,6 +104,7 @@ type checking struct {
 	parser   *dialect.Parser
 	buffers  dialect.Buffers
 	ids      map[[16]byte]struct{} // hashes of the ids of the lines before
+	at       func(path string, line uint64) string
 	each     func([]byte, *dialect.Item) error
 }
 
@@ -108,13 +120,17 @@ func (k *checking) file(ctx context.Context, path string) error {
 		return fault.WithKind(fault.Invalid, err, "unpack")
 	}
 	defer u.Close()
-	content := bufio.NewReaderSize(u, jsonl.RecognizeLen)
-	head, err := content.Peek(jsonl.RecognizeLen)
+	content := bufio.NewReaderSize(u, submit.HeadSize)
+	head, err := content.Peek(submit.HeadSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fault.WithKind(fault.Invalid, err, "read")
 	}
-	if err := jsonl.Recognize(path, head, err != nil); err != nil {
+	recognized := head[:min(len(head), jsonl.RecognizeLen)]
+	if err := jsonl.Recognize(path, recognized, err != nil && len(recognized) == len(head)); err != nil {
 		return err
+	}
+	if k.report.Dialect == "" && len(head) > 0 {
+		k.report.Dialect = dialect.Detect(head)
 	}
 	lines := jsonl.NewScanner(content, jsonl.Options{})
 	for {
@@ -131,15 +147,12 @@ func (k *checking) file(ctx context.Context, path string) error {
 		if l.Blank {
 			continue
 		}
-		if k.report.Dialect == "" {
-			k.report.Dialect = dialect.Detect(l.Bytes)
-		}
 		k.report.Items++
 		it, err := k.line(l)
 		switch {
 		case err != nil:
 			if k.report.Bad++; k.report.Bad <= maxWarnings {
-				k.report.Warnings = append(k.report.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
+				k.report.Warnings = append(k.report.Warnings, fmt.Sprintf("%s: %v", k.at(path, l.Number), err))
 			}
 		case k.each == nil:
 			k.count(path, l, it)

@@ -43,8 +43,8 @@ type RefusedAt struct {
 const dryRunID = identity.RunID("00000000000000000000000000")
 
 // CheckRollout reads every ticket as a rollout of the config in the deployment would, and makes the requests of its
-// first batch. It works in the folder, which the caller removes. Lines that are not tickets are counted; a config, a
-// grader or a file that the rollout would refuse is an error.
+// first batch. It works in the folder, which the caller removes. Lines that are not tickets, and requests that the run
+// could not ask, are counted; a config, a grader or a file that the rollout would refuse is an error.
 func CheckRollout(
 	ctx context.Context, c config.Run, d config.Deployment, file, folder string,
 ) (r RolloutReport, err error) {
@@ -67,7 +67,7 @@ func CheckRollout(
 	m := record.Manifest{Schema: record.Schema, Run: dryRunID, Kind: c.Kind, Config: k.ManifestConfig(c),
 		Inputs: []record.Input{in}}
 	head := func(ctx context.Context, in record.Input) ([]byte, error) {
-		return input.ReadPart(ctx, b, in.Key, 0, min(in.Size, headBytes))
+		return input.ReadPart(ctx, b, in.Key, 0, min(in.Size, submit.HeadSize))
 	}
 	if err := k.Complete(ctx, &m, kind.Site{Deployment: d, Head: head}); err != nil {
 		return r, err
@@ -83,16 +83,15 @@ func CheckRollout(
 	if r, err = reportRollout(ctx, k, appended); err != nil {
 		return r, err
 	}
-	r.Report, err = Check(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first})
+	// The lines of its file are not the user's.
+	at := func(string, uint64) string { return "a request of " + file }
+	r.Report, err = checkEach(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first}, at, nil)
 	r.Model = m.ModelURI
-	for i := range r.Requests { // its lines are not the user's
+	for i := range r.Requests {
 		r.Requests[i].File, r.Requests[i].Line = file, 0
 	}
 	return r, err
 }
-
-// headBytes is how much of a file decides its format.
-const headBytes = 1 << 20
 
 // copyUnpacked copies the file into the bucket as a run would have it: unpacked.
 func copyUnpacked(ctx context.Context, b *bucket.Bucket, file string, limit int64) (in record.Input, err error) {

@@ -8,6 +8,7 @@ import (
 
 	"rollout/scripts/rollout/batch"
 	"rollout/shared/config"
+	"rollout/shared/jsonl"
 )
 
 func TestCheckFindsLinesThatTheRunWouldRefuse(t *testing.T) {
@@ -45,6 +46,22 @@ func TestCheckFindsLinesThatTheRunWouldRefuse(t *testing.T) {
 		r, err = batch.Check(t.Context(), c, config.Engine{Tensors: allowed}, []string{file})
 		if err != nil || (r.Bad == 0) != allowed {
 			t.Errorf("tensors, allowed %v: %+v, %v", allowed, r, err)
+		}
+	}
+}
+
+// The dialect is that of the first line of the file's head that tells one, as in the run.
+func TestCheckReadsAFileWhoseFirstLineIsBadInItsDialect(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "in.jsonl")
+	const line = `{"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}]}}`
+	for _, first := range []string{"{}", "oops", strings.Repeat(" ", jsonl.RecognizeLen)} {
+		if err := os.WriteFile(file, []byte(first+"\n"+line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := batch.Check(t.Context(), config.DefaultRun(), config.Engine{}, []string{file})
+		if err != nil || r.Dialect != "openai" || r.Items-r.Bad != 1 {
+			t.Errorf("%.9q: %+v, %v", first, r, err)
 		}
 	}
 }

@@ -67,12 +67,23 @@ func (d dryRun) rollout(ctx context.Context, in *installation.Installation) erro
 		}{report, d.servers})
 	} else {
 		line := fmt.Sprintf("dry-run OK: kind=rollout model=%s tickets=%d", report.Model, report.Tickets)
-		if report.Refused > 0 {
-			line = fmt.Sprintf("dry-run: kind=rollout model=%s tickets=%d bad=%d", report.Model, report.Tickets, report.Refused)
+		if report.Refused > 0 || report.Bad > 0 {
+			line = fmt.Sprintf("dry-run: kind=rollout model=%s tickets=%d bad=%d bad_requests=%d", report.Model,
+				report.Tickets, report.Refused, report.Bad)
 		}
 		err = d.write(d.servers.text()+rolloutText(report, d.files[0]), line)
 	}
-	return errors.Join(err, d.badLines(uint64(report.Refused), lines), d.servers.failure(report.Model))
+	return errors.Join(err, d.badLines(uint64(report.Refused), lines), badRequests(report), d.servers.failure(report.Model))
+}
+
+// badRequests returns the error of tickets whose requests the rollout could not ask.
+func badRequests(r batch.RolloutReport) error {
+	if r.Bad == 0 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s of the first %s invalid", figures.Count(r.Bad),
+		figures.OfMany(r.Items, "request is", "requests are")),
+		Remedy: "correct their tickets or the config; a run answers all others and writes an error line for each of these"}
 }
 
 // withPools returns the deployment with a pool for each model of the run, if it declares none: `up` makes pools of what

@@ -185,6 +185,31 @@ func TestDryRunOfARolloutChecksEveryTicketAndShowsTheFirstRequests(t *testing.T)
 	}
 }
 
+// A line may be a ticket, and its request one that the engine must not get.
+func TestDryRunOfARolloutCountsRequestsThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	file := example(t, "tickets")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, `{"group_id":"o-0","mission":"refunds","messages":[{"role":"user","content":[`+
+		`{"type":"image_embeds","image_embeds":"gASV"}]}]}`+"\n"+string(b))
+	args := []string{"submit", file, "--dry-run", "--set", "runner.rollout_batch_size=100"}
+	r := f.rollout(args...)
+	if r.code != 1 || !strings.HasSuffix(r.out, " tickets=61 bad=0 bad_requests=5\n") ||
+		!strings.Contains(r.err, "warning: a request of "+file+": ") ||
+		!strings.Contains(r.err, "5 of the first 305 requests are invalid") {
+		t.Errorf("%+v", r)
+	}
+	var report batch.RolloutReport
+	r = f.rollout(append(args, "--json")...)
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != 1 || report.Bad != 5 || report.Refused != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestDryRunOfATrainingChecksEveryRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
