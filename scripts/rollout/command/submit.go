@@ -18,6 +18,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/installation"
 )
 
@@ -158,11 +159,12 @@ func engineOf(d config.Deployment, run *config.Run) (config.Engine, error) {
 }
 
 // upload copies the config and then the prompts into the bucket, and prints the run's id. If the object of that name is
-// not a run yet, it takes another name: replaced, that object would never become one.
+// not a run yet, it takes another name: replaced, that object would never become one. A part takes another name as well
+// if anything has its name: what is there is the user's.
 func (e *Env) upload(ctx context.Context, in *installation.Installation, up upload) (identity.RunID, string, error) {
 	for number := 1; ; {
 		named := up.numbered(number)
-		options, taken, err := placeFor(ctx, in, named.key)
+		options, taken, err := placeFor(ctx, in, named)
 		if err != nil {
 			return "", "", err
 		}
@@ -177,7 +179,11 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 		case err != nil:
 			return "", "", err
 		case number > 1:
-			if err := e.say("%s is not a run yet: this one is %s", up.key, named.key); err != nil {
+			format := "%s is not a run yet: this one is %s"
+			if up.part {
+				format = "%s is in use: this part is %s"
+			}
+			if err := e.say(format, up.key, named.key); err != nil {
 				return "", "", err
 			}
 		}
@@ -187,11 +193,16 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 	}
 }
 
-// placeFor returns the conditions under which an object may be put at the key: the key is free, or its object is the
-// input of a run. taken is true if its object is yet to become a run.
+// placeFor returns the conditions under which the upload may be put at its key: the key is free, or its object is the
+// input of a run. taken is true if its object is yet to become a run, or if a part would replace anything.
 func placeFor(
-	ctx context.Context, in *installation.Installation, key string,
+	ctx context.Context, in *installation.Installation, up upload,
 ) (o blob.PutOptions, taken bool, err error) {
+	if up.part {
+		taken, err = isTaken(ctx, in.Ports.Blobs, append(input.Twins(up.key), up.key, up.configKey))
+		return blob.PutOptions{CreateOnly: true}, taken, err
+	}
+	key := up.key
 	info, err := in.Ports.Blobs.Stat(ctx, key, "")
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -206,6 +217,17 @@ func placeFor(
 		return o, true, nil
 	}
 	return blob.PutOptions{IfVersion: info.Version}, false, err
+}
+
+// isTaken reports whether one of the objects exists.
+func isTaken(ctx context.Context, blobs blob.Store, keys []string) (bool, error) {
+	for _, key := range keys {
+		_, err := blobs.Stat(ctx, key, "")
+		if !fault.Is(err, fault.NotFound) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func (e *Env) store(

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,27 +76,16 @@ type submission struct {
 	settings   []string
 }
 
-// command returns the command line that submits the whole file.
+// command returns the command line that submits the whole file. The values of settings that may be keys are left out.
 func (s submission) command() string {
-	words := []string{"rollout", "submit", shellWord(s.file)}
+	words := []string{"rollout", "submit", text.ShellPath(s.file)}
 	if s.configPath != "" {
-		words = append(words, "--config", shellWord(s.configPath))
+		words = append(words, "--config", text.ShellPath(s.configPath))
 	}
-	for _, setting := range s.settings {
-		words = append(words, "--set", shellWord(setting))
+	for _, setting := range config.MaskSettings(s.settings) {
+		words = append(words, "--set", text.ShellWord(setting))
 	}
 	return strings.Join(append(words, s.location.Flags()), " ")
-}
-
-// shellWord quotes a word for a shell, if it needs that.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+=/,@%:", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // submitPart runs a part of the prompts file and tells what the whole takes.
@@ -124,9 +114,6 @@ func (e *Env) submitPart(c *cobra.Command, s submission, p part, asJSON bool) (e
 		return err
 	}
 	service := api.New(in.Ports, in.Deployment, in.Profile)
-	if err := checkNotInUse(ctx, service, up.key); err != nil {
-		return err
-	}
 	started := *e
 	if asJSON { // standard output has the estimate alone
 		started.Out = e.Err
@@ -151,7 +138,7 @@ func (e *Env) submitPart(c *cobra.Command, s submission, p part, asJSON bool) (e
 	if err != nil {
 		return errors.Join(err, outcome)
 	}
-	got.Submit = s.command()
+	got.Submit, got.LeftOut = s.command(), !slices.Equal(config.MaskSettings(s.settings), s.settings)
 	if asJSON {
 		enc := json.NewEncoder(e.Out)
 		enc.SetEscapeHTML(false)
@@ -182,19 +169,21 @@ func drawPart(
 	}
 	stem, _, _ := input.SplitName(whole.key)
 	name := text.Truncate(cmp.Or(run.Name, submit.DefaultName(whole.key)), 100, "") + p.suffix()
-	up = upload{key: stem + p.suffix() + input.Suffix(""), configKey: stem + p.suffix() + ".toml"}
+	up = upload{key: stem + p.suffix() + input.Suffix(""), configKey: stem + p.suffix() + ".toml", part: true}
 	up.file = filepath.Join(folder, filepath.Base(up.key))
-	// The config counts by its content: the file beside the part is a copy, with the part's name.
-	if up.config, err = config.SetRun(whole.source, whole.counts, in.Deployment.Defaults,
-		[]string{"name=" + string(mustJSON(name))}); err != nil {
-		return drawn, up, err
-	}
 	drawn, err = sample.Draw(ctx, sample.Options{File: whole.file, To: up.file, Size: p.size(), Head: p.limit > 0,
 		Seed: p.seed, Config: run, Engine: engine})
 	if err == nil && drawn.Whole.Items == 0 {
 		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s has no line that a run can ask", whole.file),
 			Remedy: "see what is wrong with `rollout submit --dry-run`"}
 	}
+	if err != nil {
+		return drawn, up, err
+	}
+	// The config counts by its content: the file beside the part is a copy, with the part's name, and the dialect of the
+	// whole, which the lines of a part may not tell.
+	up.config, err = config.SetRun(whole.source, whole.counts, in.Deployment.Defaults, []string{
+		"name=" + string(mustJSON(name)), "input.dialect=" + string(mustJSON(string(drawn.Report.Dialect)))})
 	return drawn, up, err
 }
 
@@ -206,6 +195,9 @@ func mustJSON(s string) []byte {
 	}
 	return b
 }
+
+// maxSeconds bounds the times that are shown, 31 years: a time.Duration holds 292.
+const maxSeconds = 1e9
 
 // estimateText formats an estimate for people.
 func estimateText(e sample.Estimate, colours terminal.Palette) string {
@@ -226,7 +218,9 @@ func estimateText(e sample.Estimate, colours terminal.Palette) string {
 	add("completion tokens", e.CompletionTokens, figures.Whole)
 	add("tokens", e.Tokens, figures.Whole)
 	add("cost", e.Dollars, formatDollars)
-	add("time", e.Seconds, func(s float64) string { return figures.Duration(time.Duration(s * float64(time.Second))) })
+	add("time", e.Seconds, func(s float64) string {
+		return figures.Duration(time.Duration(min(s, maxSeconds) * float64(time.Second)))
+	})
 	if len(rows) > 1 {
 		b.WriteString(terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell }))
 	}
@@ -257,6 +251,7 @@ func notesOf(e sample.Estimate) (notes []string) {
 	add(e.Dollars == nil && e.Tokens != nil,
 		"for dollars, set prompt_price and completion_price in [engine] of the installation's rollout.toml")
 	add(e.Seconds != nil, "the time is at the pace of the sample: servers that are busy for longer may be faster")
+	add(e.LeftOut, "the command has no values of [request], which may be keys: write them again, or into a config file")
 	return notes
 }
 

@@ -307,5 +307,5 @@ func (f fixture) addEndedRun(id identity.RunID, p run.Phase) {
 	}
 	f.save(record.CoordinatorKey(id), st)
 	f.save(record.ManifestKey(id), record.Manifest{Schema: record.Schema, Run: id, Name: "x", CreatedAt: noon,
-		Pool: "default"})
+		Pool: "default", Dialect: "plain"})
 }

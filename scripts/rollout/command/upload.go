@@ -30,6 +30,7 @@ type upload struct {
 	inBucket  []byte // the config of the object in the bucket, if it is the one that counts
 	source    string // names the config that counts; "" is the [defaults] of the deployment
 	counts    []byte // that config, as its file has it; nil for the [defaults]
+	part      bool   // of a file: it replaces nothing in the bucket, neither prompts nor a config
 }
 
 // numbered returns the upload under its n-th name: x.jsonl, x-2.jsonl, x-3.jsonl, and so on, with a config of the same
@@ -222,6 +223,6 @@ func (up upload) putConfig(ctx context.Context, in *installation.Installation) e
 	if up.config == nil {
 		return nil
 	}
-	_, err := in.Ports.Blobs.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{})
+	_, err := in.Ports.Blobs.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{CreateOnly: up.part})
 	return err
 }

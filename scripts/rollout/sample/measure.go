@@ -43,6 +43,8 @@ type Estimate struct {
 	// OtherTokens are those of the sample's other roles, such as its judges, which no estimate contains.
 	OtherTokens int64  `json:"other_tokens"`
 	Submit      string `json:"submit"` // the command that submits the whole file
+	// LeftOut says that Submit lacks the values of settings of [request], which may be keys.
+	LeftOut bool `json:"submit_left_out,omitempty"`
 }
 
 // Measure estimates what the whole file takes from the ended run of its sample. The engine has the prices.
