@@ -14,10 +14,6 @@ import (
 // MaxMatches is the most runs that Find returns.
 const MaxMatches = 5
 
-// maxNamed bounds the entries of the index by name that Find reads. Those of submissions
-// that failed are of no run.
-const maxNamed = 8
-
 // Find returns the run that text names: the run with that id, else the newest run with
 // that name, else the runs whose ids begin so, the newest first, at most MaxMatches. Ids
 // match in upper and lower case. It returns nothing if there is no such run. It reads an
@@ -36,18 +32,18 @@ func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error
 	case !indexed: // a newer run of that name may not be entered yet
 		return s.findInAll(ctx, text)
 	}
-	found, err := s.reader.Named(ctx, text, maxNamed)
-	if err != nil {
+	switch m, found, err := s.reader.Named(ctx, text); {
+	case err != nil:
 		return nil, err
-	}
-	if len(found) > 0 {
-		r, err := s.Show(ctx, found[0].Run)
+	case found:
+		r, err := s.Show(ctx, m.Run)
 		return []status.Status{r}, err
 	}
 	if text == "" || !isIDPrefix(id) {
 		return nil, nil
 	}
-	if found, err = s.reader.WithPrefix(ctx, id, MaxMatches); err != nil {
+	found, err := s.reader.WithPrefix(ctx, id, MaxMatches)
+	if err != nil {
 		return nil, err
 	}
 	return s.newest(ctx, found)

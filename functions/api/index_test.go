@@ -206,6 +206,23 @@ func TestInstallationWithoutAnIndexShowsTheSame(t *testing.T) {
 	}
 }
 
+// A submission that is tried again and again leaves an entry each time.
+func TestNameIsFoundBehindEntriesOfFailedSubmissions(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.endedRuns(2)
+	m := endedProgress(1).Manifest
+	for i := range 20 {
+		n := record.NamedRun{Schema: 1, Run: endedID(5), Created: m.CreatedAt.Add(time.Duration(i+1) * time.Second)}
+		d.save(record.NamedKey(record.NamePrefix(m.Name), n.Created, n.Run), n)
+	}
+	for name, want := range map[string]int{m.Name: 1, "no-such-run": 0} {
+		if r, err := d.Find(t.Context(), name); err != nil || len(r) != want || want == 1 && r[0].Run != m.Run {
+			t.Errorf("%s: found %v, %v", name, r, err)
+		}
+	}
+}
+
 // While the index is made, the newest run with a name may not be entered into it, and an
 // older one is.
 func TestNameIsTheNewestRunAlsoWhileTheIndexIsMade(t *testing.T) {

@@ -113,20 +113,35 @@ func (r *Reader) Open(ctx context.Context) (out []record.Manifest, err error) {
 	return r.manifests(ctx, keys)
 }
 
-// Named returns the manifests of the runs with a name, the newest first, at most limit.
-func (r *Reader) Named(ctx context.Context, name string, limit int) (out []record.Manifest, err error) {
-	docs, err := r.ports.Docs.List(ctx, record.NamePrefix(name), "", limit)
-	if err != nil {
-		return nil, fault.Wrap(err, "look for runs by name")
-	}
-	var keys []string
-	for _, d := range docs {
-		if id, ok := record.RunOfEntry(d.Key); ok {
-			keys = append(keys, record.ManifestKey(id))
+// namedPage is how many entries by name Named reads first. Almost always one of them is of a
+// run.
+const namedPage = 8
+
+// Named returns the newest run with a name; found is false if there is none. It passes over
+// entries of submissions that failed, however many there are.
+func (r *Reader) Named(ctx context.Context, name string) (m record.Manifest, found bool, err error) {
+	for after, limit := "", namedPage; ; limit = document.MaxKeys {
+		docs, err := r.ports.Docs.List(ctx, record.NamePrefix(name), after, limit)
+		if err != nil || len(docs) == 0 {
+			return m, false, fault.Wrap(err, "look for runs by name")
+		}
+		var keys []string
+		for _, d := range docs {
+			id, ok := record.RunOfEntry(d.Key)
+			// Each try of a submission leaves an entry.
+			if key := record.ManifestKey(id); ok && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+			after = d.Key
+		}
+		ms, err := r.manifests(ctx, keys)
+		if err != nil {
+			return m, false, err
+		}
+		if i := slices.IndexFunc(ms, func(m record.Manifest) bool { return m.Name == name }); i >= 0 {
+			return ms[i], true, nil
 		}
 	}
-	out, err = r.manifests(ctx, keys)
-	return slices.DeleteFunc(out, func(m record.Manifest) bool { return m.Name != name }), err
 }
 
 // WithPrefix returns the manifests of the runs whose ids begin so, in the order of their

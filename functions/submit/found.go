@@ -12,6 +12,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -19,7 +20,7 @@ import (
 	"rollout/shared/record"
 )
 
-// maxEarlier bounds the earlier runs of an object's key that are looked at.
+// maxEarlier bounds the earlier runs of an object's key and size that are looked at.
 const maxEarlier = 100
 
 // earlierUploads returns the runs of uploads of the event's key that had its size, the
@@ -32,17 +33,21 @@ func (s *Submitter) earlierUploads(ctx context.Context, e events.ObjectCreated) 
 	if !index.Built {
 		return s.earlierInAll(ctx, e)
 	}
-	docs, err := s.Docs.List(ctx, record.InputPrefix(e.Key), "", maxEarlier)
-	if err != nil {
-		return nil, fault.Wrap(err, "look for earlier runs of %s", e.Key)
-	}
-	for _, d := range docs {
+	for d, err := range document.All(ctx, s.Docs, record.InputPrefix(e.Key)) {
+		if err != nil {
+			return nil, fault.Wrap(err, "look for earlier runs of %s", e.Key)
+		}
 		var n record.NamedRun
 		if err := record.Decode(d.Value, &n, "document "+d.Key); err != nil {
-			return nil, err
+			s.Log.WarnContext(ctx, "an object is not compared with an earlier run: its entry can't be read", "key", e.Key,
+				observe.KeyError, err)
+			continue
 		}
-		if n.Size == e.Size {
+		if n.Size == e.Size && !slices.Contains(out, n.Run) { // each try of a submission leaves an entry
 			out = append(out, n.Run)
+		}
+		if len(out) == maxEarlier {
+			break
 		}
 	}
 	return out, nil
@@ -89,7 +94,7 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 	case blob.Kept:
 		runs, err = s.earlierUploads(ctx, e)
 	case blob.Returned:
-		runs, err = s.openUploads(ctx)
+		runs, err = s.openRuns(ctx)
 	}
 	if err != nil {
 		return m, false, err
@@ -125,8 +130,8 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 	return m, false, nil
 }
 
-// openUploads returns the open runs.
-func (s *Submitter) openUploads(ctx context.Context) (out []identity.RunID, err error) {
+// openRuns returns the open runs.
+func (s *Submitter) openRuns(ctx context.Context) (out []identity.RunID, err error) {
 	err = host.Each(ctx, s.Docs, record.OpenRunPrefix, func(o record.OpenRun) error {
 		out = append(out, o.Run)
 		return nil

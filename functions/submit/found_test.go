@@ -1,6 +1,7 @@
 package submit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -198,5 +199,32 @@ func TestKeptObjectThatWasRefused(t *testing.T) {
 	hosttest.Put(t, d.Ports, "prompts/x.toml", "schema_version = 1\n")
 	if got := d.appears("prompts/x.jsonl", prompt, blob.Kept); got == refused.Run {
 		t.Error("it stays refused, though its config was corrected")
+	}
+}
+
+// Entries of runs of other sizes, of tries that became no run, and those that can't be read
+// hide no earlier run of the object.
+func TestKeptObjectIsFoundBehindManyOtherEntries(t *testing.T) {
+	t.Parallel()
+	const key, many = "prompts/x.jsonl", 1200
+	d := newFixture(t)
+	first := d.upload(key, prompt)
+	d.plan()
+	hosttest.Save(t, d.Ports, record.RunIndexKey, record.RunIndex{Schema: 1, Built: true})
+	tried := identity.UploadRun("local", key, "tried")
+	for i := range many {
+		n := record.NamedRun{Schema: 1, Run: tried, Created: first.CreatedAt.Add(time.Duration(i+1) * time.Second)}
+		switch i % 3 {
+		case 0:
+			n.Size = int64(len(prompt))
+		case 1:
+			n.Run = identity.UploadRun("local", key, fmt.Sprint(i))
+		}
+		hosttest.Save(t, d.Ports, record.NamedKey(record.InputPrefix(key), n.Created, n.Run), n)
+	}
+	at := first.CreatedAt.Add(time.Hour)
+	hosttest.Save(t, d.Ports, record.NamedKey(record.InputPrefix(key), at, tried), []int{1})
+	if got := d.appears(key, prompt, blob.Kept); got != first.Run {
+		t.Errorf("run %s became %s", first.Run, got)
 	}
 }
