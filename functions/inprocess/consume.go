@@ -187,18 +187,20 @@ func (s *System) nackRest(ctx context.Context, ms []queue.Message, done []string
 }
 
 // runReclaim wakes all open runs, and then scans every half heartbeat interval; rarely while
-// no run is open.
+// no run is open, until a run is saved: it was opened, or its end is waited for.
 func (s *System) runReclaim(ctx context.Context) {
 	if err := s.reclaim.WakeAll(ctx); err != nil {
 		s.warn(ctx, "open runs not woken", err)
 	}
 	every := max(time.Millisecond, s.cfg.Deployment.Health.Interval.Std()/2)
-	next := time.NewTimer(every)
+	next, scanned := time.NewTimer(every), time.Now()
 	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.saved: // saves, however many, never put a scan off
+			next.Reset(every - time.Since(scanned))
 		case <-next.C:
 			if err := s.reclaim.Scan(ctx); err != nil {
 				s.warn(ctx, "scan failed", err)
@@ -208,6 +210,7 @@ func (s *System) runReclaim(ctx context.Context) {
 				wait *= idleScans
 			}
 			next.Reset(wait)
+			scanned = time.Now()
 		}
 	}
 }

@@ -45,9 +45,13 @@ const pollEvery = 10 * time.Second
 // written at their end.
 const maxFollowers = 8
 
-// onSaved updates the run's follower, or starts one. Coordinate calls it after
-// every save.
+// onSaved ends the wait of an idle reclaim, and updates the run's follower, or starts one.
+// Coordinate calls it after every save.
 func (s *System) onSaved(st run.State) {
+	select {
+	case s.saved <- struct{}{}:
+	default: // reclaim has not taken the one before
+	}
 	f := &s.followers
 	f.mu.Lock()
 	defer f.mu.Unlock()

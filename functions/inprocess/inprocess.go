@@ -73,6 +73,7 @@ type System struct {
 	reclaim    *reclaim.Reclaimer
 	freer      *reclaim.Freer // nil: work files of ended runs are kept
 	visibility time.Duration  // of messages being handled
+	saved      chan struct{}  // has one if a run was saved since reclaim looked
 
 	followers followers
 }
@@ -97,6 +98,7 @@ func New(p host.Ports, cfg Config) *System {
 		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds, Prices: cfg.Deployment}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),
+		saved:      make(chan struct{}, 1),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
 	if !shared && cfg.Deployment.Storage.KeepWork != config.KeepWorkAll {

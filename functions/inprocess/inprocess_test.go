@@ -163,6 +163,32 @@ func final(st run.State) run.State {
 	return st
 }
 
+// Scans are rare while no run is open, but an ended run is moved as soon as one is due
+// otherwise, also if others are saved all the time.
+func TestEndedRunIsMovedAtOnceWhileReclaimIsIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		start(t, s.runReclaim)
+		every := s.cfg.Deployment.Health.Interval.Std() / 2
+		pass(every * (idleScans + 1))
+		pass(every / 2) // the next scan is due after almost all of an idle wait
+		m := inputtest.Manifest(1)
+		st := run.New(id)
+		st.Phase, st.EndedAt = run.Stopped, time.Now()
+		hosttest.Save(t, s.Ports, record.ManifestKey(id), m)
+		hosttest.Save(t, s.Ports, record.OpenRunKey(id), record.OpenRun{Schema: 1, Run: id, At: time.Now()})
+		hosttest.Save(t, s.Ports, record.CoordinatorKey(id), st)
+		for range 4 {
+			s.onSaved(st)
+			pass(every / 4)
+		}
+		if _, err := s.Docs.Get(t.Context(), record.OpenRunKey(id)); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it is still open: %v", err)
+		}
+	})
+}
+
 func following(s *System) int {
 	s.followers.mu.Lock()
 	defer s.followers.mu.Unlock()

@@ -35,7 +35,7 @@ const (
 // WriteKept writes the last line about an ended run: what stays of it on the disk, when its work files are freed. all
 // says that the config keeps all work files. It is for buckets in a folder: in clouds the lifecycle decides what stays.
 func WriteKept(ctx context.Context, w io.Writer, s status.Status, p host.Ports, all bool) error {
-	for range keptLooks { // the run leaves the index of open runs when they are freed
+	for look := 0; !all && look < keptLooks; look++ { // the run leaves the index of open runs when they are freed
 		if _, err := p.Docs.Get(ctx, record.OpenRunKey(s.Run)); fault.Is(err, fault.NotFound) {
 			break
 		}

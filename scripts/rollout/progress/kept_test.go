@@ -2,8 +2,11 @@ package progress
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rollout/functions/status"
 	"rollout/shared/host/hosttest"
@@ -46,4 +49,23 @@ func TestKeptNamesWhatStaysOfAnEndedRun(t *testing.T) {
 			t.Errorf("%v: %q, want %q", err, out.String(), c.want)
 		}
 	}
+}
+
+// With keep_work = "all" nothing is freed that its line would wait for.
+func TestKeptDoesNotWaitWhereAllIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const id = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+		p := hosttest.New()
+		hosttest.Save(t, p, record.OpenRunKey(id), record.OpenRun{Schema: 1, Run: id})
+		for all, want := range map[bool]time.Duration{true: 0, false: keptLooks * keptWait} {
+			began := time.Now()
+			if err := WriteKept(t.Context(), io.Discard, status.Status{Run: id}, p, all); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited != want {
+				t.Errorf("all is kept: %t: waited %s, want %s", all, waited, want)
+			}
+		}
+	})
 }
