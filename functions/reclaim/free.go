@@ -5,12 +5,11 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/core/shard"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -43,8 +42,14 @@ type Freer struct {
 	index *input.Index
 
 	mu     sync.Mutex
-	recent []identity.RunID         // runs that were freed, the latest last, at most maxRecent
+	recent []freedRun               // runs that were freed, the latest last, at most maxRecent
 	places map[identity.RunID]place // of the runs that scans have freed in part
+}
+
+// freedRun is a run that was freed, and when.
+type freedRun struct {
+	run identity.RunID
+	at  time.Time
 }
 
 // place is how far a run was freed.
@@ -55,8 +60,12 @@ type place struct {
 	bytes   int64  // of these
 }
 
-// maxRecent bounds the runs that FreeAgain looks at.
-const maxRecent = 1024
+// maxRecent bounds the runs that FreeAgain looks at, and lookFor is how long it looks at one
+// after it was freed.
+const (
+	maxRecent = 1024
+	lookFor   = time.Hour
+)
 
 // freePage is how many objects are listed at once.
 const freePage = 1000
@@ -97,16 +106,28 @@ func (r *Reclaimer) FreeEnded(ctx context.Context) error {
 }
 
 // FreeAgain looks again at the runs that were freed last, for objects that a worker wrote
-// since: one that was stopped while its run ended, and continued. Call it every hour.
+// since: one that was stopped while its run ended, and continued. It looks at a run until one
+// look came an hour after it was freed, and found nothing or freed it. Call it every hour.
 func (f *Freer) FreeAgain(ctx context.Context) (failed error) {
+	now := f.Clock.Now()
 	f.mu.Lock()
-	recent := f.recent
-	f.recent = nil
+	recent := slices.Clone(f.recent)
 	f.mu.Unlock()
-	for _, id := range recent {
-		failed = errors.Join(failed, f.freeLeft(ctx, id))
+	for _, r := range recent {
+		err := f.freeLeft(ctx, r.run)
+		if err == nil && now.Sub(r.at) >= lookFor {
+			f.forget(r)
+		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+// forget has FreeAgain look no more at the run, unless it was freed again.
+func (f *Freer) forget(r freedRun) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent = slices.DeleteFunc(f.recent, func(x freedRun) bool { return x == r })
 }
 
 // FreeAll frees the work files of every run that has ended: of runs of a version that kept
@@ -131,7 +152,11 @@ func (f *Freer) freeLeft(ctx context.Context, id identity.RunID) error {
 			return errors.Join(err, f.Free(ctx, id))
 		}
 	}
-	return nil
+	left, err := f.listsLeft(ctx, id)
+	if err != nil || !left {
+		return err
+	}
+	return f.Free(ctx, id)
 }
 
 // freedDirs are the prefixes under which objects are freed.
@@ -225,7 +250,8 @@ func (f *Freer) keepPlace(id identity.RunID, at place) {
 func (f *Freer) remember(id identity.RunID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.recent = append(f.recent, id)
+	f.recent = slices.DeleteFunc(f.recent, func(r freedRun) bool { return r.run == id })
+	f.recent = append(f.recent, freedRun{id, f.Clock.Now()})
 	if len(f.recent) > maxRecent {
 		f.recent = f.recent[1:]
 	}
@@ -282,76 +308,6 @@ func (f *Freer) end(ctx context.Context, s run.State) (sum shardtable.FileEntry,
 		}
 	}
 	return sum, nil
-}
-
-// keptShare is which part of the bytes of the answers the lists of ids may have that are kept.
-const keptShare = 20
-
-// hashLists says which lists of hashes stay of a run.
-type hashLists struct {
-	all  bool // its plan is not complete
-	kept []string
-}
-
-// idLists returns the lists by which the lines of the run are found by their ids. They are
-// kept if they are small beside the answers; else the input is read to find one.
-func (f *Freer) idLists(ctx context.Context, id identity.RunID) (lists hashLists, err error) {
-	var p record.Plan
-	if _, _, err := host.Load(ctx, f.Docs, record.PlanKey(id), &p); err != nil {
-		return lists, err
-	}
-	if !p.Complete() || p.Inherited != nil {
-		return hashLists{all: true}, nil
-	}
-	answers, err := f.Blobs.Stat(ctx, record.OutputKey(id, record.CompletionsFile), "")
-	if err != nil {
-		return lists, err
-	}
-	size := int64(0)
-	for _, h := range p.IDs {
-		key := record.HashesKey(id, h, record.HashIDs)
-		info, err := f.Blobs.Stat(ctx, key, "")
-		if fault.Is(err, fault.NotFound) { // freed before
-			return hashLists{}, nil
-		}
-		if err != nil {
-			return lists, err
-		}
-		size += info.Size
-		lists.kept = append(lists.kept, key)
-	}
-	if size > max(answers.Size/keptShare, smallLists) {
-		return hashLists{}, nil
-	}
-	return lists, nil
-}
-
-// smallLists are the bytes of lists of ids that are kept in any case.
-const smallLists = 1 << 20
-
-// needed reports whether an object of an ended run is read after its end: it is an object of
-// the plan, or has rows that are in no output file, as the result or the checkpoint of a shard of
-// a role besides the answer.
-func (f *Freer) needed(ctx context.Context, m record.Manifest, lists hashLists, key string) (bool, error) {
-	n, ofShard := record.ShardOfObject(m.Run, key)
-	switch {
-	case record.IsHashList(m.Run, key):
-		return lists.all || slices.Contains(lists.kept, key), nil
-	case !ofShard:
-		return !strings.HasPrefix(key, record.TrainingFilesDir(m.Run)), nil
-	case len(m.Roles) == 0:
-		return false, nil
-	}
-	role, err := f.index.RoleOf(ctx, m, n)
-	if err != nil || role == 0 {
-		return false, err
-	}
-	var d shard.Doc
-	if _, _, err := host.Load(ctx, f.Docs, identity.ShardKey(m.Run, n), &d); err != nil {
-		return false, err
-	}
-	is := func(ref *shard.Ref) bool { return ref != nil && ref.Key == key }
-	return is(d.Result) || d.Result == nil && is(d.Checkpoint), nil
 }
 
 // freedAtOnce bounds the objects that a scan looks at, of all runs together: its other checks

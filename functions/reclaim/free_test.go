@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
@@ -217,6 +220,53 @@ func TestResultOfALateWorkerIsFreed(t *testing.T) {
 	}
 }
 
+// A freed run is looked at until an hour is over, and longer if that fails.
+func TestFreedRunIsLookedAtForAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.ended()
+		deletions := 4
+		p := d.Ports
+		p.Clock = clock.System{}
+		p.Blobs = failingBlobs{p.Blobs, &deletions}
+		f := NewFreer(p)
+		late := func() {
+			t.Helper()
+			hosttest.Put(t, d.Ports, record.ShardObjectKey(id, 0, 1, "late"), "a\n")
+		}
+		if err := f.Free(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(lookFor / 2)
+		if err := f.FreeAgain(t.Context()); err != nil { // it finds nothing, and the hour is not over
+			t.Error(err)
+		}
+		late()
+		<-time.After(lookFor / 4)
+		if err := f.FreeAgain(t.Context()); err != nil || len(d.work()) > 0 {
+			t.Errorf("%v is left, %v", d.work(), err)
+		}
+		late()
+		<-time.After(2 * lookFor)
+		if err := f.FreeAgain(t.Context()); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("the look failed with %v", err)
+		}
+		deletions = 1
+		if err := f.FreeAgain(t.Context()); err != nil || len(d.work()) > 0 {
+			t.Errorf("after a failure %v is left, %v", d.work(), err)
+		}
+		<-time.After(lookFor)
+		if err := f.FreeAgain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		late()
+		if err := f.FreeAgain(t.Context()); err != nil || len(d.work()) != 1 {
+			t.Errorf("a run that was freed long ago is looked at: %v is left, %v", d.work(), err)
+		}
+	})
+}
+
 // Of the lists of planning, those by which lines are found by their ids stay if they are small
 // beside the answers.
 func TestListsOfHashesAreFreed(t *testing.T) {
@@ -255,10 +305,26 @@ func TestListsOfHashesAreFreed(t *testing.T) {
 		if has(kept) != c.want || !has(repeats) {
 			t.Errorf("%s: the list is there: %v, the repeats: %v", name, has(kept), has(repeats))
 		}
-		for _, key := range superseded {
-			if has(key) != c.growth {
-				t.Errorf("%s: %s is there: %v", name, key, has(key))
+		freed := func(when string) {
+			t.Helper()
+			for _, key := range superseded {
+				if has(key) != c.growth {
+					t.Errorf("%s, %s: %s is there: %v", name, when, key, has(key))
+				}
 			}
+		}
+		freed("by a scan")
+		for _, key := range superseded {
+			if !c.growth {
+				hosttest.Put(t, d.Ports, key, "x")
+			}
+		}
+		if err := NewFreer(d.Ports).FreeAll(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		freed("at the next start")
+		if has(kept) != c.want || !has(repeats) {
+			t.Errorf("%s, at the next start: the list is there: %v, the repeats: %v", name, has(kept), has(repeats))
 		}
 	}
 }
