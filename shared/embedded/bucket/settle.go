@@ -20,7 +20,7 @@ func (b *Bucket) Unsettled(ctx context.Context, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if open, by := b.writer(key, true); open {
+	if open, by := b.writer(key, &openFiles{}, true); open {
 		if by == "" {
 			by = "a process"
 		}
@@ -38,18 +38,19 @@ func (b *Bucket) Unsettled(ctx context.Context, key string) (string, error) {
 }
 
 // writer reports whether a process has the object open for writing, as far as the system
-// shows it, and which if named asks for that. An object that is gone has none.
-func (b *Bucket) writer(key string, named bool) (open bool, by string) {
+// shows it, and which if named asks for that. files are looked up where the kernel grants no
+// lease. An object that is gone has none.
+func (b *Bucket) writer(key string, files *openFiles, named bool) (open bool, by string) {
 	fd, err := b.openFile(key)
 	if err != nil {
 		return false, ""
 	}
 	defer unix.Close(fd) //nolint:errcheck // opened for reading; closing cannot lose data
-	if !openForWriting(fd) {
+	if !openForWriting(fd, files) {
 		return false, ""
 	}
 	if named {
-		by = writerOf(fd)
+		by = files.writerOf(fd)
 	}
 	return true, by
 }

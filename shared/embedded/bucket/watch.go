@@ -349,12 +349,13 @@ func (w *watcher) promote() {
 	}
 	w.due = time.Time{}
 	var ready []string
+	var files openFiles // read at most once: thousands of files may be ready
 	for key, f := range w.pending {
 		if at := f.readyAt(w.options.Quiet, w.options.EmptyRecheck); at.After(now) {
 			w.wakeAt(at, now)
 			continue
 		}
-		if open, _ := w.bucket.writer(key, false); open {
+		if open, _ := w.bucket.writer(key, &files, false); open {
 			w.wakeAt(now.Add(f.recheck(w.options.Quiet)), now)
 			continue
 		}

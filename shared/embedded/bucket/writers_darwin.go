@@ -2,7 +2,10 @@ package bucket
 
 // openForWriting is not supported: darwin shows no other process's open files. The settle
 // time alone says when a file is complete.
-func openForWriting(int) bool { return false }
+func openForWriting(int, *openFiles) bool { return false }
+
+// openFiles are none.
+type openFiles struct{}
 
 // writerOf is not supported either.
-func writerOf(int) string { return "" }
+func (*openFiles) writerOf(int) string { return "" }

@@ -20,7 +20,7 @@ import (
 // Elsewhere the open files of the processes in /proc are read, which shows those of the same
 // user alone (root sees all). A writer on another machine, and one of another user on a file
 // of another user, cannot be seen.
-func openForWriting(fd int) bool {
+func openForWriting(fd int, files *openFiles) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
 	switch {
 	case err == nil: // nothing can be done if it can't be given back: closing fd ends it
@@ -29,39 +29,68 @@ func openForWriting(fd int) bool {
 	case errors.Is(err, unix.EAGAIN):
 		return true
 	}
-	return writerOf(fd) != ""
+	return files.processOf(fd) != ""
 }
 
-// writerOf names a process that has the open file fd open for writing, as far as /proc shows
-// it to this user; "" without one. Example: "python3 (process 4711)".
-func writerOf(fd int) string {
-	var want unix.Stat_t
-	if unix.Fstat(fd, &want) != nil {
+// openFiles are the files that processes have open for writing, as far as /proc shows them to
+// this user. Reading /proc takes milliseconds, so that it is read once, when a file is first
+// looked up; files that are opened later are not among them. The zero value is ready. It is
+// not safe for concurrent use.
+type openFiles struct {
+	processes map[fileID]string // the folder of a process that has it open; nil before /proc is read
+}
+
+// fileID is what a file is known by while it is open.
+type fileID struct{ device, inode uint64 }
+
+// processOf returns the folder in /proc of a process that has the open file fd open for
+// writing; "" without one. Example: "/proc/4711".
+func (o *openFiles) processOf(fd int) string {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
 		return ""
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*/fd")
+	if o.processes == nil {
+		o.read()
+	}
+	return o.processes[fileID{st.Dev, st.Ino}]
+}
+
+// read reads the open files of all processes.
+func (o *openFiles) read() {
+	o.processes = map[fileID]string{}
+	folders, err := filepath.Glob("/proc/[0-9]*/fd")
 	if err != nil {
-		return ""
+		return
 	}
-	for _, dir := range processes {
-		files, err := os.ReadDir(dir)
+	for _, folder := range folders {
+		files, err := os.ReadDir(folder)
 		if err != nil { // of another user, or ended meanwhile
 			continue
 		}
+		process := filepath.Dir(folder)
 		for _, f := range files {
 			var st unix.Stat_t
-			if unix.Stat(dir+"/"+f.Name(), &st) != nil || st.Ino != want.Ino || st.Dev != want.Dev {
+			if unix.Stat(folder+"/"+f.Name(), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				continue
 			}
-			process := filepath.Dir(dir)
-			if writes(process + "/fdinfo/" + f.Name()) {
-				name, _ := os.ReadFile(process + "/comm") // without it, its number says enough
-				return strings.TrimLeft(fmt.Sprintf("%s (process %s)", strings.TrimSpace(string(name)),
-					filepath.Base(process)), " ")
+			id := fileID{st.Dev, st.Ino}
+			if o.processes[id] == "" && writes(process+"/fdinfo/"+f.Name()) {
+				o.processes[id] = process
 			}
 		}
 	}
-	return ""
+}
+
+// writerOf names a process that has the open file fd open for writing; "" without one.
+// Example: "python3 (process 4711)".
+func (o *openFiles) writerOf(fd int) string {
+	process := o.processOf(fd)
+	if process == "" {
+		return ""
+	}
+	name, _ := os.ReadFile(process + "/comm") // without it, its number says enough
+	return strings.TrimLeft(fmt.Sprintf("%s (process %s)", strings.TrimSpace(string(name)), filepath.Base(process)), " ")
 }
 
 // writes reports whether a file of /proc/PID/fdinfo describes a descriptor that is open for
