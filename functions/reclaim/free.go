@@ -107,7 +107,8 @@ func (r *Reclaimer) FreeEnded(ctx context.Context) error {
 
 // FreeAgain looks again at the runs that were freed last, for objects that a worker wrote
 // since: one that was stopped while its run ended, and continued. It looks at a run until one
-// look came an hour after it was freed, and found nothing or freed it. Call it every hour.
+// look came an hour after it was freed, and did not fail for a cause that passes. Call it every
+// hour.
 func (f *Freer) FreeAgain(ctx context.Context) (failed error) {
 	now := f.Clock.Now()
 	f.mu.Lock()
@@ -115,12 +116,17 @@ func (f *Freer) FreeAgain(ctx context.Context) (failed error) {
 	f.mu.Unlock()
 	for _, r := range recent {
 		err := f.freeLeft(ctx, r.run)
-		if err == nil && now.Sub(r.at) >= lookFor {
+		if !passes(ctx, err) && now.Sub(r.at) >= lookFor {
 			f.forget(r)
 		}
 		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+// passes reports whether an error of freeing has a cause that passes, so that it is tried again.
+func passes(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Throttled)
 }
 
 // forget has FreeAgain look no more at the run, unless it was freed again.
@@ -332,7 +338,7 @@ func (r *Reclaimer) free(ctx context.Context, ended []document.Doc, most *int) (
 		id, _ := record.RunFromKey(note.Key)
 		done, err := r.freer.freeSome(ctx, id, most)
 		switch {
-		case ctx.Err() != nil, fault.Is(err, fault.Unavailable), fault.Is(err, fault.Throttled):
+		case passes(ctx, err):
 			failed = errors.Join(failed, err)
 			continue
 		case err != nil:

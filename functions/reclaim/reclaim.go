@@ -23,9 +23,8 @@
 // Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads.
 //
 // The package reports to coordinate, plan and submit, and writes no document of a run
-// except the index of runs. A Freer deletes objects: the work files of runs that have ended,
-// and nothing else. Its memory between scans only saves reads: a new process
-// finds the same.
+// except the index of runs. It deletes objects, if a Freer is set: the work files of runs
+// that have ended. Its memory between scans only saves reads: a new process finds the same.
 package reclaim
 
 import (
