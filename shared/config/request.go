@@ -115,7 +115,7 @@ const (
 // ownMembers are the members of requests that extra can't set, and how to set them.
 var ownMembers = map[string]string{
 	"model": "set model.uri", "messages": "give them in the rows", "prompt": "give it in the rows",
-	"input": "give it in the rows", "prompt_embeds": "give it in the rows", "n": "set sampling.n",
+	"input": "give it in the rows", "n": "set sampling.n",
 	"stream":         `set request.omit = ["stream"] for whole answers`,
 	"stream_options": `set request.omit = ["stream_options"] to leave it out`,
 }
@@ -133,6 +133,9 @@ func (r *Request) check(c *checker, at string, secrets bool) {
 	for _, name := range sortedKeys(r.Extra) {
 		if remedy := ownMembers[name]; remedy != "" {
 			c.add(join(at+".extra", name), "can't be set here: %s", remedy)
+		}
+		if tensor := tensorIn(name, r.Extra[name]); tensor != "" {
+			c.add(join(at+".extra", name), "has the tensor %s: rows bring tensors, where engine.tensors allows it", tensor)
 		}
 		c.jsonValue(join(at+".extra", name), r.Extra[name])
 	}
@@ -167,6 +170,35 @@ func (r *Request) check(c *checker, at string, secrets bool) {
 	if b, err := json.Marshal(r); err == nil && len(b) > maxRequestBytes {
 		c.add(at, "takes %d bytes, at most %d are allowed: put long texts into the rows", len(b), maxRequestBytes)
 	}
+}
+
+// tensorIn returns the name of the first tensor at any depth of a member, or "": see
+// dialect.Item.CheckTensors.
+func tensorIn(name string, value any) string {
+	if strings.HasSuffix(name, "_embeds") {
+		return name
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			if tensor := tensorIn(key, v[key]); tensor != "" {
+				return tensor
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if tensor := tensorIn("", x); tensor != "" {
+				return tensor
+			}
+		}
+	case []map[string]any:
+		for _, x := range v {
+			if tensor := tensorIn("", x); tensor != "" {
+				return tensor
+			}
+		}
+	}
+	return ""
 }
 
 func (r *Request) checkHeader(c *checker, field, name, value string, secrets bool) {

@@ -40,9 +40,6 @@ func (r Run) Values() ([]Value, error) {
 				continue
 			}
 		}
-		if strings.HasPrefix(key, "request.headers.") || strings.HasPrefix(key, "request.query.") {
-			v.Text = "***"
-		}
 		out = append(out, v)
 	}
 	return out, nil
@@ -74,8 +71,48 @@ func textsOf(r Run) (map[string]string, error) {
 	return out, addTexts(out, tree, "")
 }
 
+// concealed stands for the value of a header or a member of a query.
+const concealed = "***"
+
+// isConcealed reports whether the table at a path is of headers or of a query, of any
+// request: that of the run, of a reflection or of a grade.
+func isConcealed(at string) bool {
+	return strings.HasSuffix("."+at, ".request.headers") || strings.HasSuffix("."+at, ".request.query")
+}
+
+// conceal replaces the values of headers and queries in a list of tables.
+func conceal(value any, at string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, x := range v {
+			if out[key] = conceal(x, join(at, key)); isConcealed(at) {
+				out[key] = concealed
+			}
+		}
+		return out
+	case []map[string]any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = conceal(x, at)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = conceal(x, at)
+		}
+		return out
+	}
+	return value
+}
+
 func addTexts(out map[string]string, tree map[string]any, at string) error {
 	for key, value := range tree {
+		if isConcealed(at) {
+			out[join(at, key)] = concealed
+			continue
+		}
 		if table, ok := value.(map[string]any); ok {
 			if err := addTexts(out, table, join(at, key)); err != nil {
 				return err
@@ -85,7 +122,7 @@ func addTexts(out map[string]string, tree map[string]any, at string) error {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
-		if err := e.Encode(value); err != nil {
+		if err := e.Encode(conceal(value, join(at, key))); err != nil {
 			return fault.WithKind(fault.Internal, err, "write the value of %s", key)
 		}
 		out[join(at, key)] = strings.TrimSpace(b.String())

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -48,6 +50,23 @@ expected = "answer"
 	}
 	if v := got["grade"]; v.Text == "" || v.Default {
 		t.Errorf("the graders are %+v", v)
+	}
+}
+
+// Headers and queries may hold keys, in whichever request they are.
+func TestValuesConcealHeadersAndQueriesAtEveryDepth(t *testing.T) {
+	t.Parallel()
+	request := &Request{Headers: map[string]string{"Authorization": "secret"}, Query: map[string]string{"key": "secret"},
+		Extra: map[string]any{"top_k": 7}}
+	r := Run{Request: request, Reflection: &Reflection{Request: request}, Grades: []Grade{{Name: "g", Request: request}}}
+	texts, err := textsOf(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fmt.Sprint(texts)
+	if strings.Contains(all, "secret") || strings.Count(all, concealed) != 6 || strings.Count(all, "Authorization") != 3 ||
+		!strings.Contains(texts["grade"], `"top_k":7`) {
+		t.Errorf("%v", texts)
 	}
 }
 

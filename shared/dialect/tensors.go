@@ -21,50 +21,68 @@ func (it *Item) CheckTensors(allowed bool) error {
 		return nil
 	}
 	for _, m := range it.body {
-		name := string(m.Name)
-		if !isTensor(name) {
-			name = tensorIn(m)
-		}
-		if name != "" {
+		if name := tensorIn(m); name != "" {
 			return &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
 				Err: fault.New(fault.Invalid, "the row has %s, a tensor that the server would deserialize", clip([]byte(name))),
-				Remedy: "remove it, or set engine.tensors = true if you trust all who write rows and the server is " +
-					"vLLM 0.11.1 or later"}
+				Remedy: "remove it, or set tensors = true for the engine (engine.tensors) if you trust all who write rows " +
+					"and the server is vLLM 0.11.1 or later"}
 		}
 	}
 	return nil
 }
 
+// schemas are the members whose values describe what a server may write: the names in them
+// are the user's own, and name no tensors.
+var schemas = map[string]bool{"tools": true, "functions": true, "response_format": true, "text": true,
+	"guided_json": true, "structured_outputs": true}
+
+// tensorIn returns the name of the first tensor at any depth of a member, or "".
+func tensorIn(m jsonl.Member) string {
+	name := string(m.Name)
+	switch {
+	case isTensor(name):
+		return name
+	case schemas[name], !bytes.Contains(m.Value, []byte(tensorSuffix)) && !bytes.Contains(m.Value, []byte(`\u`)): // most
+		return ""
+	}
+	return tensorOf(json.NewDecoder(bytes.NewReader(m.Value)))
+}
+
 func isTensor(name string) bool { return strings.HasSuffix(name, tensorSuffix) }
 
-// tensorIn returns the name of the first tensor in the parts of messages, or "".
-func tensorIn(m jsonl.Member) string {
-	if name := string(m.Name); name != "messages" && name != "input" {
+// tensorOf returns the name of the first tensor in the next value, or "". It sees each of
+// several members with the same name, and compares names exactly, as servers do.
+func tensorOf(d *json.Decoder) string {
+	start, err := d.Token()
+	if err != nil || start != json.Delim('{') && start != json.Delim('[') {
 		return ""
 	}
-	if !bytes.Contains(m.Value, []byte(tensorSuffix)) && !bytes.Contains(m.Value, []byte(`\u`)) { // as most
-		return ""
-	}
-	var messages []struct{ Content json.RawMessage }
-	if json.Unmarshal(m.Value, &messages) != nil { // it is a text, or the server refuses it
-		return ""
-	}
-	for _, message := range messages {
-		var parts []map[string]json.RawMessage
-		if json.Unmarshal(message.Content, &parts) != nil {
-			continue
-		}
-		for _, part := range parts {
-			for name, value := range part {
-				var text string
-				switch {
-				case isTensor(name):
-					return name
-				case name == "type" && json.Unmarshal(value, &text) == nil && isTensor(text):
-					return text
-				}
+	for d.More() {
+		key := ""
+		if start == json.Delim('{') {
+			token, _ := d.Token()
+			if key, _ = token.(string); isTensor(key) {
+				return key
 			}
 		}
+		if key == "type" {
+			var value json.RawMessage
+			var text string
+			if d.Decode(&value) != nil {
+				return ""
+			}
+			if json.Unmarshal(value, &text) == nil && isTensor(text) {
+				return text
+			}
+			if found := tensorOf(json.NewDecoder(bytes.NewReader(value))); found != "" {
+				return found
+			}
+			continue
+		}
+		if found := tensorOf(d); found != "" {
+			return found
+		}
 	}
+	_, _ = d.Token() // the end of the value, which is valid JSON
 	return ""
 }
