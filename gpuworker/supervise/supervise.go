@@ -8,7 +8,6 @@ package supervise
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -65,11 +64,10 @@ func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
 	lastStable := time.Now() // since then processes have ended early
 	for wait := firstRestart; ; wait = min(2*wait, lastRestart) {
 		started := time.Now()
-		err := w.runProcess(ctx, stop)
+		code, err := w.runProcess(ctx, stop)
 		if closed(stop) || ctx.Err() != nil {
 			return 0
 		}
-		code := exitCode(err)
 		if w.final(code) {
 			return code
 		}
@@ -92,8 +90,9 @@ func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
 }
 
 // runProcess runs one process to its end. When stop is closed it asks the process to
-// drain.
-func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) error {
+// drain. code is that of its end, whatever became of its output, or -1 if it was killed or
+// not started.
+func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) (code int, err error) {
 	args := append(w.Command[1:len(w.Command):len(w.Command)], "--parent", strconv.Itoa(os.Getpid()))
 	c := exec.CommandContext(ctx, w.Command[0], args...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -106,7 +105,7 @@ func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) error {
 	c.WaitDelay = outputDelay
 	c.Env = append(os.Environ(), w.Env...)
 	if err := c.Start(); err != nil {
-		return fault.WithKind(fault.Internal, err, "start a worker process")
+		return -1, fault.WithKind(fault.Internal, err, "start a worker process")
 	}
 	hookCtx, endHook := context.WithCancel(ctx)
 	defer endHook()
@@ -116,30 +115,17 @@ func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) error {
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-stop:
+		// An error means that the process has ended already.
+		_ = c.Process.Signal(syscall.SIGTERM)
+		err = <-done
 	}
-	// An error means that the process has ended already.
-	_ = c.Process.Signal(syscall.SIGTERM)
-	return <-done
+	return c.ProcessState.ExitCode(), err
 }
 
 func (w Worker) final(code int) bool {
 	return code == ExitUsage || code == ExitDamaged || slices.Contains(w.FinalCodes, code)
-}
-
-// exitCode returns the exit code in an error of Wait, or -1 if the process was
-// killed or not started.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // its output is still open, and it ended well
-		return 0
-	case errors.As(err, &exit):
-		return exit.ExitCode()
-	}
-	return -1
 }
 
 func closed(stop <-chan struct{}) bool {
