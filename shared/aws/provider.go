@@ -50,7 +50,7 @@ func (Provider) Profile(d config.Deployment) cloud.Profile {
 			Start: fmt.Sprintf("look at the functions' logs: `aws logs tail %s`, and `aws logs tail %s`",
 				logs(host.PlanFunction), logs(host.CoordinateFunction)),
 			Workers: func(pool string) string {
-				return "wait some minutes for a machine, which needs a quota and spot capacity; " +
+				return "wait some minutes for a machine, which needs a quota and capacity; " +
 					"`aws autoscaling describe-scaling-activities --auto-scaling-group-name " + d.Cloud.FleetName(pool) +
 					"` says why none starts"
 			},

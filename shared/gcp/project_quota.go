@@ -46,19 +46,14 @@ func quotaOf(machineType, provisioning string) string {
 	return name
 }
 
-// groupQuotas returns the names of the quotas of the GPUs that groups may use. unknown says
-// that there are others.
-func (p project) groupQuotas() (names []string, unknown bool) {
-	for _, pool := range p.at.InferPools() {
-		if pool.Machines == config.MachinesCloudRun {
-			continue
-		}
-		for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
-			name := quotaOf(machineType, pool.Provisioning)
-			unknown = unknown || name == ""
-			if name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+// groupQuotas returns the names of the quotas of the GPUs that the groups of a pool may
+// use. unknown says that there are others.
+func (p project) groupQuotas(pool config.Pool) (names []string, unknown bool) {
+	for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
+		name := quotaOf(machineType, pool.Provisioning)
+		unknown = unknown || name == ""
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -123,15 +118,22 @@ func (p project) computeQuota(ctx context.Context) (string, error) {
 	if all < 1 {
 		return "", p.noQuota(allGPUs, "")
 	}
-	names, unknown := p.groupQuotas()
-	most := 0.0
-	for _, name := range names {
-		limit := find(here.Quotas, name)
-		found = append(found, fmt.Sprintf("%s %v", name, limit))
-		most = max(most, limit)
-	}
-	if most < 1 && !unknown {
-		return "", p.noQuota(strings.Join(names, ", "), " in "+p.at.Cloud.Region)
+	for _, pool := range p.at.InferPools() {
+		if pool.Machines == config.MachinesCloudRun {
+			continue
+		}
+		names, unknown := p.groupQuotas(pool)
+		most := 0.0
+		for _, name := range names {
+			limit := find(here.Quotas, name)
+			if text := fmt.Sprintf("%s %v", name, limit); !slices.Contains(found, text) {
+				found = append(found, text)
+			}
+			most = max(most, limit)
+		}
+		if most < 1 && !unknown {
+			return "", fault.Wrap(p.noQuota(strings.Join(names, ", "), " in "+p.at.Cloud.Region), "pool %s", pool.Name)
+		}
 	}
 	return strings.Join(found, ", "), nil
 }

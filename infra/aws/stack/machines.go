@@ -84,8 +84,8 @@ func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
 	return vpc, securityGroup
 }
 
-// machineGroup adds the group of a pool: spot machines of the types that are
-// cheap and unlikely to be interrupted. It is empty until there is work. The
+// machineGroup adds the group of a pool: spot machines of the types that are cheap and
+// unlikely to be interrupted, or, if the pool says so, machines at the list price. It is empty until there is work. The
 // functions coordinate and reclaim raise its desired capacity, and machines
 // terminate themselves. The template sets no desired capacity, because a new
 // deployment would then terminate working machines.
