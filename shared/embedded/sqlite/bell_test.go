@@ -107,11 +107,14 @@ func TestRingOfAnotherProcessIsHeardAfterAnOwnCommit(t *testing.T) {
 		n := newNotifier(rings, clock.System{}, slog.New(slog.DiscardHandler))
 		n.count = func(context.Context) (int64, error) { return writes, nil }
 		n.next = func(context.Context, string) (time.Time, error) { return time.Now(), nil }
+		first := n.wait("work")
 		go n.run(t.Context())
+		synctest.Wait() // it has polled, and does so rarely
+		n.remove(first)
 		writes++
 		n.notify(&transaction{before: 0, writes: 1})
 		rings <- struct{}{}
-		synctest.Wait()
+		<-time.After(2 * pollEvery) // the ring is over
 		w := n.wait("work")
 		synctest.Wait()
 		began := time.Now()
