@@ -8,6 +8,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/document"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -19,32 +20,36 @@ type heartbeats struct {
 	docs   document.Store
 	maxAge time.Duration
 
-	mu  sync.Mutex
-	at  time.Time
-	all []health.Heartbeat // it is replaced, never changed
+	mu     sync.Mutex
+	at     time.Time
+	all    []health.Heartbeat // it is replaced, never changed
+	unread error              // of those that can't be decoded
 }
 
-// read returns the heartbeats, at most maxAge old; fresh ones are as of now. Those that
-// can be decoded come with the error of those that can't.
-func (h *heartbeats) read(ctx context.Context, now time.Time, fresh bool) (all []health.Heartbeat, err error) {
+// read returns the heartbeats as of now or, if they may be old, at most maxAge before. Those
+// that can be decoded come with the error of those that can't, which tolerate accepts.
+func (h *heartbeats) read(ctx context.Context, now time.Time, old bool) (all []health.Heartbeat, err error) {
 	h.mu.Lock()
-	all, at := h.all, h.at
+	all, unread, at := h.all, h.unread, h.at
 	h.mu.Unlock()
-	if !fresh && !at.IsZero() && now.Sub(at) < h.maxAge {
-		return all, nil
+	if old && !at.IsZero() && now.Sub(at) < h.maxAge {
+		return all, unread
 	}
 	all = nil
 	err = host.Each(ctx, h.docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		all = append(all, b)
 		return nil
 	})
-	if err == nil {
+	if err == nil || tolerable(err) {
 		h.mu.Lock()
-		h.all, h.at = all, now
+		h.all, h.unread, h.at = all, err, now
 		h.mu.Unlock()
 	}
 	return all, err
 }
+
+// tolerable reports whether an error is that of heartbeats that can't be decoded.
+func tolerable(err error) bool { return fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) }
 
 // onlyCounts reports whether a step of a run that goes on has only shards to count that
 // are done. What workers acknowledge, or that one has joined, then plays no part.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"rollout/shared/core/run"
-	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/record"
@@ -83,7 +82,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		return err
 	}
 	sharing.Items = max(1, int(max(l.state.Items, w.Items))/max(1, l.state.Shards, w.Shards))
-	all, unread := c.beats.read(ctx, now, !remembered)
+	all, unread := c.beats.read(ctx, now, remembered)
 	for _, b := range all {
 		if !slices.Contains(pools, b.Pool) || c.opts.Timings.Dead(b, now) {
 			continue
@@ -109,7 +108,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 // tolerate logs the error of heartbeats that can't be decoded, and returns any other one: a
 // worker of another version must not stop the runs of this one.
 func (c *Coordinator) tolerate(ctx context.Context, err error) error {
-	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
+	if tolerable(err) {
 		c.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
 		return nil
 	}

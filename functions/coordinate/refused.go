@@ -34,7 +34,7 @@ func (c *Coordinator) withAnswers(ctx context.Context, m record.Manifest, evs []
 		}
 		roles[e.Shard] = role
 	}
-	all, unread := c.beats.read(ctx, c.Clock.Now(), true)
+	all, unread := c.beats.read(ctx, c.Clock.Now(), false)
 	for _, b := range all {
 		for i, e := range evs {
 			if !isRefusal(e) || slices.ContainsFunc(b.Holds, func(h health.HeldShard) bool {
