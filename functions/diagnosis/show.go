@@ -84,16 +84,21 @@ func (x *Explainer) Show(ctx context.Context, id identity.RunID, item string) (s
 	return run, shown, nil
 }
 
-// indexOrID returns "#" and the number for a number that is the id of no planned line.
+// indexOrID returns "#" and the number for a number that is the id of no planned line. If it
+// may be an id and the line can't be read, it returns the text: the run's files may have it.
 func (x *Explainer) indexOrID(ctx context.Context, p status.Progress, text string) (string, error) {
 	if w := parseItemRef(p, "#"+text); w.item == nil {
 		return text, nil
 	}
 	lines, complete, err := x.findPlanned(ctx, p, text)
-	if err == nil && len(lines) == 0 && !complete && p.State.Phase.Ended() { // the lists of ids are freed
+	freed := p.State.Phase.Ended() || p.Plan.Inherited != nil // the lists of ids, or those of the parent
+	if err == nil && len(lines) == 0 && !complete && freed {
 		lines, err = x.find(ctx, p, itemRef{text: text})
 	}
-	if err != nil && !fault.Is(err, fault.NotFound) || len(lines) > 0 {
+	switch {
+	case fault.Is(err, fault.NotFound), fault.ClassOf(err) == fault.InputChanged:
+		return text, nil
+	case err != nil, len(lines) > 0:
 		return text, err
 	}
 	return "#" + text, nil

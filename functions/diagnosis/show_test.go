@@ -1,6 +1,7 @@
 package diagnosis_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -166,6 +167,70 @@ func TestShowOfAChildHasTheSettingsThatTheItemWasAskedWith(t *testing.T) {
 		if err != nil || len(shown) != 1 || shown[0].Request == nil ||
 			!strings.Contains(string(shown[0].Request.Body), want) {
 			t.Errorf("%s: %+v, %v, want %s", item, shown, err, want)
+		}
+	}
+}
+
+// withList gives runA, whose plan is complete then, the list with the id of item 2.
+func (f fixture) withList() {
+	f.t.Helper()
+	plan := hosttest.Load[record.Plan](f.t, f.ports, record.PlanKey(runA))
+	plan.Growing, plan.IDs = false, []record.Hashes{{From: 0, To: 1, Count: 1}}
+	f.save(record.PlanKey(runA), plan)
+	keys := dialect.IDKeys("5")
+	var list shardtable.HashList
+	list.Add(shardtable.HashID(keys[0]), shardtable.Place{Item: 2, Line: 2})
+	var b bytes.Buffer
+	if err := list.Write(&b); err != nil {
+		f.t.Fatal(err)
+	}
+	hosttest.Put(f.t, f.ports, listKey, b.String())
+}
+
+var listKey = record.HashesKey(runA, record.Hashes{From: 0, To: 1}, record.HashIDs)
+
+// A retry looks ids up in the lists of its parent, which has ended.
+func TestShowFindsANumberInARetryWhoseParentsListsAreFreed(t *testing.T) {
+	t.Parallel()
+	f := newShown(t)
+	f.withList()
+	f.delete(listKey)
+	m := hosttest.Load[record.Manifest](t, f.ports, record.ManifestKey(runA))
+	m.Run, m.Parent = runB, &record.Parent{Run: runA, Selection: record.Selection{Only: []string{"timeout"}}}
+	f.save(record.ManifestKey(runB), m)
+	plan := hosttest.Load[record.Plan](t, f.ports, record.PlanKey(runA))
+	plan.Inherited = &record.Inheritance{Plan: runA}
+	f.save(record.PlanKey(runB), plan)
+	in := shardtable.Inherited{FileEntry: shardtable.FileEntry{}}
+	hosttest.Put(t, f.ports, record.InheritedKey(runB), string(in.Append(in.Append(in.Append(nil)))))
+	s := hosttest.Load[run.State](t, f.ports, record.CoordinatorKey(runA))
+	s.Run = runB
+	f.save(record.CoordinatorKey(runB), s)
+	for item, want := range map[string]uint64{"5": 2, "4": 4} {
+		_, shown, err := f.Show(t.Context(), runB, item)
+		if err != nil || len(shown) != 1 || shown[0].Item != want {
+			t.Errorf("%s is not item %d: %+v, %v", item, want, shown, err)
+		}
+	}
+}
+
+// A number stays an id where its line can't be read any more: the run's files have its row.
+func TestShowFindsANumberInTheFilesOfARunWhoseInputIsGone(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string][]string{
+		"lists kept": {"prompts/0.jsonl"}, "lists freed": {"prompts/0.jsonl", listKey},
+	} {
+		f := newShown(t)
+		f.withList()
+		s := hosttest.Load[run.State](t, f.ports, record.CoordinatorKey(runA))
+		s.Phase = run.CompletedWithErrors
+		f.save(record.CoordinatorKey(runA), s)
+		hosttest.Put(t, f.ports, record.OutputKey(runA, record.CompletionsFile), `{"id":"5","completion":"third"}`+"\n")
+		hosttest.Put(t, f.ports, record.OutputKey(runA, record.ErrorsFile), "")
+		f.delete(gone...)
+		_, shown, err := f.Show(t.Context(), runA, "5")
+		if err != nil || len(shown) != 1 || !strings.Contains(string(shown[0].Output), "third") {
+			t.Errorf("%s: %+v, %v", name, shown, err)
 		}
 	}
 }
