@@ -24,15 +24,11 @@ func batch() Kind {
 // CompletePrompts is Kind.Complete for inputs of prompts: the pool is the one that
 // serves the config's model, and the dialect that of the first input with a line.
 func CompletePrompts(ctx context.Context, m *record.Manifest, at Site) error {
-	pool, err := poolOf(at.Deployment, m.Config.Model, modelKey)
+	pool, revision, err := Serving(at.Deployment, m.Config.Model)
 	if err != nil {
 		return err
 	}
 	m.Pool, m.ModelURI = pool.Name, pool.Model
-	revision, err := revisionOf(pool, m.Config.Model)
-	if err != nil {
-		return err
-	}
 	m.ModelID = identity.Model(pool.Model, revision).String()
 	m.Dialect = m.Config.Input.Dialect
 	for _, in := range m.Inputs {
@@ -63,6 +59,21 @@ func recognize(in record.Input, head []byte) error {
 
 // modelKey is the key of a run's config that names its model.
 const modelKey = "model.uri"
+
+// Serving returns the pool that takes a run of the model, and the revision that the run has.
+// A config without a model gets the only pool, or the one that is named default. A model
+// that no pool serves, and a revision that its pool does not serve, are Invalid.
+func Serving(d config.Deployment, m config.Model) (config.Pool, string, error) {
+	return serving(d, m, modelKey)
+}
+
+// serving is Serving of a model that the config names by the key.
+func serving(d config.Deployment, m config.Model, key string) (pool config.Pool, revision string, err error) {
+	if pool, err = poolOf(d, m, key); err == nil {
+		revision, err = revisionOf(pool, m)
+	}
+	return pool, revision, err
+}
 
 // poolOf returns the pool that serves the model, which the config names by the key. A
 // config without a model gets the only pool, or the one that is named default.
@@ -100,11 +111,7 @@ func revisionOf(p config.Pool, m config.Model) (string, error) {
 // deployment that no longer serves that model, or serves another revision of it, is
 // Invalid: items of the child would have other ids and answers.
 func PoolOf(d config.Deployment, m record.Manifest) (string, error) {
-	pool, err := poolOf(d, config.Model{URI: m.ModelURI}, modelKey)
-	if err != nil {
-		return "", err
-	}
-	revision, err := revisionOf(pool, m.Config.Model)
+	pool, revision, err := Serving(d, config.Model{URI: m.ModelURI, Revision: m.Config.Model.Revision})
 	if err != nil {
 		return "", err
 	}

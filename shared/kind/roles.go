@@ -23,11 +23,7 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 	}
 	var out []record.Role
 	for _, r := range roles {
-		pool, err := poolOf(d, r.Model, cmp.Or(r.Key, modelKey))
-		if err != nil {
-			return nil, fault.Wrap(err, "role %s", r.Name)
-		}
-		revision, err := revisionOf(pool, r.Model)
+		pool, revision, err := serving(d, r.Model, cmp.Or(r.Key, modelKey))
 		if err != nil {
 			return nil, fault.Wrap(err, "role %s", r.Name)
 		}
