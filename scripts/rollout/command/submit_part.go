@@ -251,6 +251,7 @@ func notesOf(e sample.Estimate) (notes []string) {
 	add(e.Dollars == nil && e.Tokens != nil,
 		"for dollars, set prompt_price and completion_price in [engine] of the installation's rollout.toml")
 	add(e.Seconds != nil, "the time is at the pace of the sample: servers that are busy for longer may be faster")
+	add(e.SecondsNote != "", "%s", e.SecondsNote)
 	add(e.LeftOut, "the command has no values of [request], which may be keys: write them again, or into a config file")
 	return notes
 }

@@ -40,6 +40,8 @@ type Estimate struct {
 	Tokens           *estimate.Interval `json:"tokens"` // of both
 	Dollars          *estimate.Interval `json:"dollars"`
 	Seconds          *estimate.Interval `json:"seconds"`
+	// SecondsNote says why Seconds is null.
+	SecondsNote string `json:"seconds_note,omitempty"`
 	// OtherTokens are those of the sample's other roles, such as its judges, which no estimate contains.
 	OtherTokens int64  `json:"other_tokens"`
 	Submit      string `json:"submit"` // the command that submits the whole file
@@ -83,7 +85,7 @@ func Measure(ctx context.Context, p host.Ports, s Sample, run compare.Run, engin
 	if e.Answered > e.UsageUnknown {
 		m.totals(&e, s, engine)
 	}
-	e.Seconds, err = seconds(ctx, p, s.Whole.Items, run, answeredAt)
+	e.Seconds, e.SecondsNote, err = seconds(ctx, p, s.Whole.Items, run, answeredAt)
 	return e, err
 }
 
@@ -117,33 +119,45 @@ func (m measured) totals(e *Estimate, s Sample, engine config.Engine) {
 }
 
 // seconds estimates how long the items take, from the first claim of the sample's shards and the times of its answers.
-// It is nil where rows have no times.
+// It returns nil and the reason where that is not known. A shard that changed hands has the time of its last claim
+// alone, and answers from before.
 func seconds(
 	ctx context.Context, p host.Ports, items uint64, run compare.Run, answeredAt []time.Time,
-) (*estimate.Interval, error) {
-	begin, err := firstClaim(ctx, p, run)
-	if err != nil || begin.IsZero() {
-		return nil, err
+) (*estimate.Interval, string, error) {
+	begin, again, err := firstClaim(ctx, p, run)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case again:
+		return nil, "the time is not known: a part of the sample was processed twice", nil
+	case begin.IsZero():
+		return nil, "the time is not known: the sample's shards are deleted", nil
+	case len(answeredAt) < 4:
+		return nil, "the time is not known: the sample has fewer than 4 answers", nil
 	}
 	finished := make([]float64, len(answeredAt))
 	for i, at := range answeredAt {
-		if at.IsZero() {
-			return nil, nil
+		switch {
+		case at.IsZero():
+			return nil, "the time is not known: the answers of this dialect have no times", nil
+		case at.Before(begin.Truncate(time.Second)): // some dialects have whole seconds
+			return nil, "the time is not known: answers are older than the first claim of the sample", nil
 		}
 		finished[i] = max(0, at.Sub(begin).Seconds())
 	}
 	d, ok := estimate.Duration(items, finished)
 	if !ok {
-		return nil, nil
+		return nil, "the time is not known: the sample was answered within a second, and its times are whole seconds", nil
 	}
-	return &d, nil
+	return &d, "", nil
 }
 
 // docsAtOnce is how many shard documents are read at once.
 const docsAtOnce = 100
 
-// firstClaim returns when a worker first claimed a shard of the run: before, it may have waited for a machine.
-func firstClaim(ctx context.Context, p host.Ports, run compare.Run) (first time.Time, err error) {
+// firstClaim returns when a worker first claimed a shard of the run: before, it may have waited for a machine. again is
+// true if a shard was claimed more than once: its document has the last claim alone.
+func firstClaim(ctx context.Context, p host.Ports, run compare.Run) (first time.Time, again bool, err error) {
 	for lo := 0; lo < run.Summary.Shards; lo += docsAtOnce {
 		var keys []string
 		for n := lo; n < min(lo+docsAtOnce, run.Summary.Shards); n++ {
@@ -151,7 +165,7 @@ func firstClaim(ctx context.Context, p host.Ports, run compare.Run) (first time.
 		}
 		docs, err := p.Docs.GetMany(ctx, keys)
 		if err != nil {
-			return first, err
+			return first, again, err
 		}
 		for _, d := range docs {
 			var doc shard.Doc
@@ -159,12 +173,13 @@ func firstClaim(ctx context.Context, p host.Ports, run compare.Run) (first time.
 				continue
 			}
 			if err := json.Unmarshal(d.Value, &doc); err != nil {
-				return first, fault.WithKind(fault.Corrupt, err, "decode document %s", d.Key)
+				return first, again, fault.WithKind(fault.Corrupt, err, "decode document %s", d.Key)
 			}
+			again = again || doc.Attempt > 1
 			if at := doc.ClaimedAt; !at.IsZero() && (first.IsZero() || at.Before(first)) {
 				first = at
 			}
 		}
 	}
-	return first, nil
+	return first, again, nil
 }
