@@ -16,9 +16,13 @@ import (
 // ServerModels is what a server says of a model before a run.
 type ServerModels struct {
 	Server string   `json:"server"`
+	Asked  string   `json:"asked"`  // the model that a run would ask for; "" for any
 	Models []string `json:"models"` // that it lists; none if it lists none, or answers to any name
 	// Lacks says that the server lists models, and not the one that is asked for.
 	Lacks bool `json:"lacks"`
+	// Alike is the listed model that may be the one that is asked for by another name, or may
+	// be another: qwen2.5-72b for Qwen2.5. It is "" if the model itself is listed.
+	Alike string `json:"alike,omitempty"`
 	// Problem says why the server did not tell; "" if it did.
 	Problem string `json:"problem,omitempty"`
 }
@@ -45,7 +49,7 @@ func ListModels(
 	for i, server := range servers {
 		g.Go(func() error {
 			out[i] = listModels(ctx, e.WithURLs([]string{server}), model, secrets, log)
-			out[i].Server = server
+			out[i].Server, out[i].Asked = server, model
 			return nil
 		})
 	}
@@ -80,7 +84,12 @@ func listModels(
 	if name := e.BodyModel[model]; name != "" {
 		model = name
 	}
-	s.Lacks = model != "" && len(s.Models) > 0 && !slices.ContainsFunc(s.Models,
-		func(name string) bool { return isSameModel(model, name) })
+	if model == "" || len(s.Models) == 0 || slices.Contains(s.Models, model) {
+		return s
+	}
+	if i := slices.IndexFunc(s.Models, func(name string) bool { return isSameModel(model, name) }); i >= 0 {
+		s.Alike = s.Models[i]
+	}
+	s.Lacks = s.Alike == ""
 	return s
 }

@@ -50,7 +50,7 @@ func (d dryRun) prompts(ctx context.Context) error {
 		}
 		err = d.write(d.servers.text()+reportText(report), line)
 	}
-	return errors.Join(err, d.badLines(report.Bad, report.Items), d.servers.failure(d.run.Model.URI))
+	return errors.Join(err, d.badLines(report.Bad, report.Items), d.servers.failure())
 }
 
 // badLines returns the error of bad lines, of which a run answers none.

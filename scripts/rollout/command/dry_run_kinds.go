@@ -73,8 +73,7 @@ func (d dryRun) rollout(ctx context.Context, in *installation.Installation) erro
 		}
 		err = d.write(d.servers.text()+rolloutText(report, d.files[0]), line)
 	}
-	return errors.Join(err, d.badLines(uint64(report.Refused), lines), badRequests(report),
-		d.servers.failure(report.Model))
+	return errors.Join(err, d.badLines(uint64(report.Refused), lines), badRequests(report), d.servers.failure())
 }
 
 // badRequests returns the error of tickets whose requests the rollout could not ask.

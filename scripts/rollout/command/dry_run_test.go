@@ -90,8 +90,10 @@ func TestDryRunAsksServersForTheModel(t *testing.T) {
 	}{
 		"all have it": {fmt.Sprintf("url = %q", good), 0, []string{"lists m, n"}},
 		"one does not": {fmt.Sprintf("urls = [%q, %q]", good, other), 1,
-			[]string{"lacks the model: it lists x", "1 of 2 servers"}},
+			[]string{"lacks the model m: it lists x", "1 of 2 servers"}},
 		"by another name": {fmt.Sprintf("url = %q\nbody_model = {m = \"x\"}", other), 0, []string{"lists x"}},
+		"a similar name": {fmt.Sprintf("url = %q", modelServer(t, "m-72b")), 0,
+			[]string{"warning ", "lists m-72b, which may be another model than m"}},
 		"one is down": {fmt.Sprintf("urls = [%q, %q]", good, gone.URL), 0,
 			[]string{"did not tell its models", "lists m, n"}},
 		"none is named": {"", 0, []string{"the config names no server"}},
@@ -117,6 +119,50 @@ func TestDryRunAsksServersForTheModel(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// The servers of the other roles' pools are asked for the models of those roles.
+func TestDryRunAsksTheServersOfAllRoles(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	write(t, filepath.Join(f.dir, "rollout.toml"), fmt.Sprintf("schema_version = 1\n[engine]\nurl = %q\n"+
+		"[engines.judges]\nurl = %q\n[[pool]]\nname = \"p\"\nmodel = \"m\"\n"+
+		"[[pool]]\nname = \"j\"\nmodel = \"judge\"\nengine = \"judges\"\n", modelServer(t, "m"), modelServer(t, "x")))
+	file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+	args := []string{"submit", file, "--dry-run", "--set", "model.uri=m"}
+	if r := f.rollout(args...); r.code != 0 || strings.Contains(r.err, "judge") {
+		t.Errorf("without a judge: %+v", r)
+	}
+	r := f.rollout(append(args, "--set",
+		`grade=[{name="g",kind="judge",model="judge",prompt="is {answer} good?",range=[0,1]}]`)...)
+	for _, want := range []string{"lists m\n", "lacks the model judge: it lists x",
+		`1 of 2 servers do not list the model "judge"`} {
+		if r.code != 1 || !strings.Contains(r.err, want) {
+			t.Errorf("%+v, want %q", r, want)
+		}
+	}
+}
+
+// The pool of a run is that which submitting it finds.
+func TestDryRunPlanAndPartsFindTheRunsPoolAsSubmitDoes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	write(t, filepath.Join(f.dir, "rollout.toml"), "schema_version = 1\n[engine]\nurl = \"mock\"\n"+
+		"[[pool]]\nname = \"large\"\nmodel = \"l\"\n"+
+		"[[pool]]\nname = \"default\"\nmodel = \"m\"\nrevision = \"one\"\n")
+	file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+	check(t, f.rollout("submit", file, "--dry-run"), 0, "dry-run OK: model=m inputs=1\n", "there is no server to ask")
+	if r := f.rollout("plan", file); r.code != 0 || !strings.Contains(r.out, "batch, model m\n") {
+		t.Errorf("%+v", r)
+	}
+	for setting, want := range map[string]string{
+		"model.revision=two": "the pool default serves the revision one of m, not two",
+		"model.uri=other":    "no pool serves the model other",
+	} {
+		for _, args := range [][]string{{"submit", file, "--dry-run"}, {"submit", file, "--limit", "2"}, {"plan", file}} {
+			check(t, f.rollout(append(args, "--set", setting)...), 2, "", want)
+		}
 	}
 }
 

@@ -92,7 +92,10 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		if err := checkGraders(config.Deployment{Graders: cfg.Graders}, d.run); err != nil {
 			return err
 		}
-		d.servers = e.serversOf(c.Context(), cfg.Engine, cfg.Model.URI, cfg.Secrets(), log)
+		d.servers, err = e.serversOf(c.Context(), config.Deployment{Engine: cfg.Engine}, d.run, cfg.Secrets(), log)
+		if err != nil {
+			return err
+		}
 		return d.prompts(c.Context())
 	}
 	if len(cfg.Engine.Servers()) == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +19,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/installation"
+	"rollout/shared/kind"
 )
 
 func submitCommand(e *Env) *cobra.Command {
@@ -127,7 +127,7 @@ func (e *Env) dryRunSubmit(
 	if d.engine, err = engineOf(in.Deployment, &d.run); err != nil {
 		return err
 	}
-	if d.servers, err = e.askServers(c.Context(), in, d.engine, d.run.Model.URI); err != nil {
+	if d.servers, err = e.askServers(c.Context(), in, d.run); err != nil {
 		return err
 	}
 	if run.Kind == config.KindRollout {
@@ -139,23 +139,18 @@ func (e *Env) dryRunSubmit(
 	return d.prompts(c.Context())
 }
 
-// engineOf returns the engine of the pool that takes the run, and completes the run's model. Without pools in the
-// config, which `up` then makes of what its engine serves, it is that of the installation.
+// engineOf returns the engine of the pool that takes the run, and completes the run's model, as submitting it does.
+// Without pools in the config, which `up` then makes of what its engine serves, it is that of the installation.
 func engineOf(d config.Deployment, run *config.Run) (config.Engine, error) {
-	pools := d.InferPools()
-	if len(pools) == 0 {
+	if len(d.InferPools()) == 0 {
 		return d.Engine, nil
 	}
-	i := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Model == run.Model.URI })
-	switch {
-	case run.Model.URI == "" && len(pools) == 1:
-		i, run.Model.URI = 0, pools[0].Model
-	case i < 0:
-		return config.Engine{}, &fault.Error{Kind: fault.Invalid,
-			Err:    fmt.Errorf("no pool serves the model %q", run.Model.URI),
-			Remedy: "set model.uri to the model of a [[pool]] of the installation, or add a pool"}
+	pool, revision, err := kind.Serving(d, run.Model)
+	if err != nil {
+		return config.Engine{}, err
 	}
-	return d.ForPool(pools[i].Name).Engine, nil
+	run.Model.URI, run.Model.Revision = pool.Model, revision
+	return d.ForPool(pool.Name).Engine, nil
 }
 
 // upload copies the config and then the prompts into the bucket, and prints the run's id. If the object of that name is
