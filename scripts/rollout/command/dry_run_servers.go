@@ -141,7 +141,8 @@ func (s serverCheck) text() string {
 // maxModelNames is how many names of a server's models are shown.
 const maxModelNames = 10
 
-// failure returns the error of servers that lack their model. One that does not answer is none: it may be started later.
+// failure returns the error of servers that lack their model. One that does not answer is not an error: it may be
+// started later.
 func (s serverCheck) failure() error {
 	lacking := 0
 	var models []string
