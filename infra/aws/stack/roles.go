@@ -82,7 +82,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
-			b.queryDocuments(beats, open, runs), // runs: those of an earlier version, for the index
+			b.queryDocuments(beats, open, runs, ended), // runs and ended: for the index of those of an earlier version
 			b.writeDocuments(beats, workers, open, ended, names, uploads),
 			b.deleteDocuments(beats, workers, open),
 			b.measureQueues(pools...),
