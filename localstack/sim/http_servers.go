@@ -175,7 +175,8 @@ func (s *httpServer) serve(ctx context.Context, p *process, req *http.Request, b
 	if bad, ok := s.faults.badPromptIn(text); ok {
 		return s.fail(ctx, req, bad, 0)
 	}
-	if isItem && s.faultsOn() && s.rand.chance("mood/"+text, s.faults.busy) {
+	most := 2 + int(20*s.faults.busy) // fewer than prove that the item is at fault: see maxMoods
+	if isItem && s.faultsOn() && s.rand.chanceAtMost("mood/"+text, s.faults.busy, most) {
 		return http.StatusTooManyRequests, errorBody("busy"), nil
 	}
 	status, reply, err := s.reply(ctx, req, body)

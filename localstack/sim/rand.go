@@ -17,9 +17,12 @@ type seededRand struct {
 	seed uint64
 	mu   sync.Mutex
 	n    map[string]uint64
+	hits map[string]int // of chanceAtMost
 }
 
-func newRand(seed uint64) *seededRand { return &seededRand{seed: seed, n: map[string]uint64{}} }
+func newRand(seed uint64) *seededRand {
+	return &seededRand{seed: seed, n: map[string]uint64{}, hits: map[string]int{}}
+}
 
 func (r *seededRand) uint64(label string) uint64 {
 	r.mu.Lock()
@@ -35,6 +38,17 @@ func (r *seededRand) uint64(label string) uint64 {
 // chance is true with probability p.
 func (r *seededRand) chance(label string, p float64) bool {
 	return float64(r.uint64(label)>>11)/(1<<53) < p
+}
+
+// chanceAtMost is chance, and false after it was true so many times for the label.
+func (r *seededRand) chanceAtMost(label string, p float64, most int) bool {
+	if !r.chance(label, p) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hits[label]++
+	return r.hits[label] <= most
 }
 
 // intN draws a number in [0, n).
