@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"rollout/functions/submit"
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
-	"rollout/shared/input"
 	"rollout/shared/jsonl"
 )
 
@@ -81,7 +80,7 @@ func checkEach(
 		ids:     map[[16]byte]struct{}{}}
 	for _, f := range files {
 		if err := k.file(ctx, f); err != nil {
-			return r, fault.Wrap(err, "%s", f)
+			return r, err
 		}
 	}
 	if r.Bad > maxWarnings {
@@ -109,25 +108,19 @@ type checking struct {
 }
 
 func (k *checking) file(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	u, err := promptsfile.Open(ctx, path, k.config.Input.MaxUnpacked)
 	if err != nil {
-		return fault.WithKind(fault.Invalid, err, "open")
+		return err
 	}
-	defer f.Close() // opened for reading: closing loses nothing
-	packed, _ := input.Packing(path)
-	u, err := input.Unpack(f, packed)
-	if err != nil {
-		return fault.WithKind(fault.Invalid, err, "unpack")
-	}
-	defer u.Close()
+	defer u.Close() // opened for reading: closing loses nothing
 	content := bufio.NewReaderSize(u, submit.HeadSize)
 	head, err := content.Peek(submit.HeadSize)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fault.WithKind(fault.Invalid, err, "read")
+		return err
 	}
 	recognized := head[:min(len(head), jsonl.RecognizeLen)]
 	if err := jsonl.Recognize(path, recognized, err != nil && len(recognized) == len(head)); err != nil {
-		return err
+		return fault.Wrap(err, "%s", path)
 	}
 	if k.report.Dialect == "" && len(head) > 0 {
 		k.report.Dialect = dialect.Detect(head)
@@ -139,9 +132,6 @@ func (k *checking) file(ctx context.Context, path string) error {
 			return nil
 		}
 		if err != nil {
-			return fault.WithKind(fault.Invalid, err, "read")
-		}
-		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if l.Blank {

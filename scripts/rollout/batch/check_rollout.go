@@ -4,17 +4,15 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"rollout/functions/submit"
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/record"
@@ -95,23 +93,14 @@ func CheckRollout(
 
 // copyUnpacked copies the file into the bucket as a run would have it: unpacked.
 func copyUnpacked(ctx context.Context, b *bucket.Bucket, file string, limit int64) (in record.Input, err error) {
-	f, err := os.Open(file)
+	u, err := promptsfile.Open(ctx, file, limit)
 	if err != nil {
-		return in, fault.WithKind(fault.Invalid, err, "open")
+		return in, err
 	}
-	defer f.Close() // opened for reading: closing loses nothing
-	packed, _ := input.Packing(file)
-	u, err := input.Unpack(f, packed)
-	if err != nil {
-		return in, fault.WithKind(fault.Invalid, err, "%s", file)
-	}
-	defer u.Close() // likewise
+	defer u.Close() // opened for reading: closing loses nothing
 	key := record.PromptsPrefix + "tickets.jsonl"
-	info, err := b.Put(ctx, key, io.LimitReader(u, limit+1), blob.PutOptions{})
-	if err == nil && info.Size > limit {
-		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s unpacks to more than %d bytes", file, limit),
-			Remedy: "raise input.max_unpacked, or split it"}
-	}
+	info, err := b.Put(ctx, key, u, blob.PutOptions{})
+	err = promptsfile.Unwritable(err, "a copy of "+file)
 	return record.Input{Key: key, Version: info.Version, Size: info.Size, Name: file}, err
 }
 
@@ -119,7 +108,7 @@ func copyUnpacked(ctx context.Context, b *bucket.Bucket, file string, limit int6
 func writeFirst(ctx context.Context, k kind.Kind, a kind.Appended, in record.Input, path string) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fault.WithKind(fault.Exhausted, err, "write the first requests")
+		return promptsfile.Unwritable(err, "the first requests")
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	out := bufio.NewWriter(f)
@@ -129,7 +118,7 @@ func writeFirst(ctx context.Context, k kind.Kind, a kind.Appended, in record.Inp
 		Source: record.Ranges{Key: in.Key, Version: in.Version, Size: in.Size}}, out); err != nil {
 		return err
 	}
-	return out.Flush()
+	return promptsfile.Unwritable(out.Flush(), "the first requests")
 }
 
 // reportRollout reads what the first batch's plan knows of the whole.

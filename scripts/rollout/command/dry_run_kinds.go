@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/scripts/rollout/train"
 	"rollout/shared/config"
 	"rollout/shared/fault"
@@ -40,7 +40,7 @@ func checkGraders(d config.Deployment, run config.Run) error {
 func inFolder(check func(folder string) error) (err error) {
 	folder, err := os.MkdirTemp("", "rollout-dry-run-*")
 	if err != nil {
-		return fault.WithKind(fault.Exhausted, err, "make a folder for the check")
+		return promptsfile.Unwritable(err, "a folder for the check")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	return check(folder)
@@ -136,9 +136,12 @@ func (d dryRun) training(ctx context.Context) error {
 	a := *d.run.Algorithm
 	rows := uint64(0)
 	if err := inFolder(func(folder string) (err error) {
-		path, err := unpacked(d.files[0], folder, d.run.Input.MaxUnpacked)
-		if err != nil {
-			return err
+		path := d.files[0]
+		if packed, _ := input.Packing(path); packed != "" {
+			path = filepath.Join(folder, "rows.jsonl")
+			if err := promptsfile.Copy(ctx, path, d.files[0], d.run.Input.MaxUnpacked); err != nil {
+				return err
+			}
 		}
 		o := train.Options{Config: config.Train{Algorithm: withDataset(a, path)}}
 		rows, err = o.Check(ctx)
@@ -175,34 +178,4 @@ func withDataset(a config.Algorithm, path string) config.Algorithm {
 		a.RM = &rm
 	}
 	return a
-}
-
-// unpacked returns the path of the file, or of its unpacked copy in the folder.
-func unpacked(file, folder string, limit int64) (path string, err error) {
-	packed, _ := input.Packing(file)
-	if packed == "" {
-		return file, nil
-	}
-	in, err := os.Open(file)
-	if err != nil {
-		return "", unreadable(err)
-	}
-	defer in.Close() // opened for reading: closing loses nothing
-	u, err := input.Unpack(in, packed)
-	if err != nil {
-		return "", fault.WithKind(fault.Invalid, err, "%s", file)
-	}
-	defer u.Close() // likewise
-	path = filepath.Join(folder, "rows.jsonl")
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", fault.WithKind(fault.Exhausted, err, "unpack %s", file)
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	n, err := io.Copy(out, io.LimitReader(u, limit+1))
-	if err == nil && n > limit {
-		err = &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s unpacks to more than %d bytes", file, limit),
-			Remedy: "raise input.max_unpacked, or split it"}
-	}
-	return path, fault.Wrap(err, "unpack %s", file)
 }

@@ -1,6 +1,8 @@
 package command_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -278,5 +280,18 @@ budget = { max_steps = 3 }
 	write(t, file, row+"{\"messages\":7}\n")
 	if r := f.rollout("submit", file, "--dry-run"); r.code != 2 || !strings.Contains(r.err, "x.jsonl") {
 		t.Errorf("a bad row: %+v", r)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(row + row)); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	write(t, file+".gz", packed.String())
+	if r := f.rollout("submit", file+".gz", "--dry-run"); r.code != 0 || !strings.HasSuffix(r.out, " rows=2\n") {
+		t.Errorf("packed: %+v", r)
+	}
+	write(t, file+".gz", packed.String()[:packed.Len()-9])
+	if r := f.rollout("submit", file+".gz", "--dry-run"); r.code != 2 || !strings.Contains(r.err, "x.jsonl.gz") {
+		t.Errorf("packed, and cut short: %+v", r)
 	}
 }

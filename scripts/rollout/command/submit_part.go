@@ -18,6 +18,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/scripts/rollout/sample"
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/config"
@@ -106,7 +107,7 @@ func (e *Env) submitPart(c *cobra.Command, s submission, p part, asJSON bool) (e
 	}
 	folder, err := os.MkdirTemp("", "rollout-sample-*")
 	if err != nil {
-		return fault.WithKind(fault.Exhausted, err, "make a folder for the sample")
+		return promptsfile.Unwritable(err, "a folder for the sample")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	drawn, up, err := drawPart(ctx, in, whole, p, folder)

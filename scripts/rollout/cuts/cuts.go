@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -62,22 +63,17 @@ func OfFile(ctx context.Context, path string, c config.Run) (Cuts, error) {
 	if err != nil {
 		return Cuts{}, fault.WithKind(fault.Invalid, err, "read the prompts")
 	}
-	packed, _ := input.Packing(path)
 	in := Input{Name: path, Size: info.Size(), Unpacked: info.Size()}
-	if packed != "" {
-		if err := reading(path, packed, func(r io.Reader) error {
-			in.Unpacked, err = io.Copy(io.Discard, cancelable{ctx, io.LimitReader(r, c.Input.MaxUnpacked+1)})
+	if packed, _ := input.Packing(path); packed != "" {
+		if err := reading(ctx, path, c, func(r io.Reader) error {
+			in.Unpacked, err = io.Copy(io.Discard, r)
 			return err
 		}); err != nil {
 			return Cuts{}, err
 		}
-		if in.Unpacked > c.Input.MaxUnpacked {
-			return Cuts{}, &fault.Error{Kind: fault.Invalid, Remedy: "raise input.max_unpacked, or split the file",
-				Err: fault.New(fault.Invalid, "%s unpacks to more than %d bytes", path, c.Input.MaxUnpacked)}
-		}
 	}
 	out := Cuts{Inputs: []Input{in}, Ranges: []Range{}, Complete: true}
-	err = reading(path, packed, func(r io.Reader) error { return out.cut(cancelable{ctx, r}, in.Unpacked, c) })
+	err = reading(ctx, path, c, func(r io.Reader) error { return out.cut(r, in.Unpacked, c) })
 	return out, err
 }
 
@@ -124,36 +120,14 @@ func (c *Cuts) cut(r io.Reader, size int64, of config.Run) error {
 	return nil
 }
 
-// reading calls read with the unpacked content of a file.
-func reading(path, packed string, read func(io.Reader) error) error {
-	f, err := os.Open(path)
+// reading calls read with the unpacked content of a file, up to the config's limit.
+func reading(ctx context.Context, path string, c config.Run, read func(io.Reader) error) error {
+	r, err := promptsfile.Open(ctx, path, c.Input.MaxUnpacked)
 	if err != nil {
-		return fault.WithKind(fault.Invalid, err, "read the prompts")
-	}
-	defer f.Close() // opened for reading: closing loses nothing
-	u, err := input.Unpack(f, packed)
-	if err != nil {
-		return fault.WithKind(fault.Invalid, err, "%s", path)
-	}
-	defer u.Close() // likewise
-	err = read(u)
-	if fault.Is(err, fault.Canceled) {
 		return err
 	}
-	return fault.WithKind(fault.Invalid, err, "read %s", path)
-}
-
-// cancelable is a reader that ends with its context.
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c cancelable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, fault.WithKind(fault.Canceled, err, "read the prompts")
-	}
-	return c.r.Read(p)
+	defer r.Close() // opened for reading: closing loses nothing
+	return read(r)
 }
 
 // rowsAtOnce is how many rows of a shard table are read at once.

@@ -4,17 +4,16 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"rollout/scripts/rollout/batch"
+	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/config"
 	"rollout/shared/core/estimate"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/fault"
 )
 
 // Options say what to draw from which file.
@@ -53,7 +52,7 @@ func Draw(ctx context.Context, o Options) (s Sample, err error) {
 		kept: map[uint64]place{}, requests: map[identity.ContentID]struct{}{}}
 	report, err := batch.CheckEach(ctx, o.Config, o.Engine, []string{o.File}, d.line)
 	if err == nil {
-		err = d.out.Flush()
+		err = unwritable(d.out.Flush())
 	}
 	if err != nil {
 		return s, err
@@ -107,7 +106,7 @@ func (d *drawing) line(line []byte, it *dialect.Item) error {
 	if _, err := d.out.Write(line); err != nil {
 		return unwritable(err)
 	}
-	return d.out.WriteByte('\n')
+	return unwritable(d.out.WriteByte('\n'))
 }
 
 // repeated reports whether the run answers the line by a copy of another one's answer.
@@ -144,10 +143,8 @@ func (d *drawing) write(spill io.ReaderAt) (sizes []float64, err error) {
 			break
 		}
 	}
-	return sizes, out.Flush()
+	return sizes, unwritable(out.Flush())
 }
 
-func unwritable(err error) error {
-	return &fault.Error{Kind: fault.Exhausted, Err: fmt.Errorf("write the sample: %w", err),
-		Remedy: "free space, or name another folder with TMPDIR"}
-}
+// unwritable is the error of a sample that cannot be written.
+func unwritable(err error) error { return promptsfile.Unwritable(err, "the sample") }
