@@ -6,10 +6,14 @@ import (
 )
 
 const (
-	resamples  = 2000
-	maxDraws   = 8_000_000 // of all resamples together, which are then fewer
-	tail       = 0.01      // of the resamples beyond each end; see the package comment
-	maxStudent = 20        // the farthest end, in standard errors
+	resamples = 2000
+	// maxDraws bounds the draws of all resamples together, which are then fewer than
+	// resamples. There are at least leastResamples, so that the largest sample of MaxSample
+	// items takes 20 million draws.
+	maxDraws       = 8_000_000
+	leastResamples = 200
+	tail           = 0.01 // of the resamples beyond each end; see the package comment
+	maxStudent     = 20   // the farthest end, in standard errors
 )
 
 // studentised returns the ends of the distribution of mean / standard error over resamples
@@ -22,7 +26,7 @@ func studentised(residuals []float64, seed uint64) (low, high float64) {
 		return -atLeast, atLeast
 	}
 	random := draws{state: seed}
-	ratios := make([]float64, max(200, min(resamples, maxDraws/n)))
+	ratios := make([]float64, max(leastResamples, min(resamples, maxDraws/n)))
 	for i := range ratios {
 		var sum, sumSquares float64
 		for range n {
