@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -40,7 +41,7 @@ func Shorten(name string, columns int) string {
 }
 
 // ShortenApart shortens names as Shorten does, but so that different names stay different: of names that would look the
-// same it shows what begins with their first difference.
+// same it shows what begins with their first difference, and numbers those that differ only in further places.
 func ShortenApart(names []string, columns int) []string {
 	out := make([]string, len(names))
 	alike := map[string][]string{} // the names that look the same
@@ -54,7 +55,24 @@ func ShortenApart(names []string, columns int) []string {
 			out[i] = runewidth.Truncate(head+"…"+name[common:], columns, "…")
 		}
 	}
+	numberAlike(names, out, columns)
 	return out
+}
+
+// numberAlike ends what is shown of a name with a number where it is what is shown of another name before: "…2".
+func numberAlike(names, shown []string, columns int) {
+	nameOf := map[string]string{} // by what is shown
+	for i, name := range names {
+		text := shown[i]
+		for n := 2; ; n++ {
+			if other, taken := nameOf[shown[i]]; !taken || other == name {
+				break
+			}
+			number := fmt.Sprintf("…%d", n)
+			shown[i] = runewidth.Truncate(text, max(0, columns-runewidth.StringWidth(number)), "") + number
+		}
+		nameOf[shown[i]] = name
+	}
 }
 
 // commonPrefix returns the length of what all names begin with.

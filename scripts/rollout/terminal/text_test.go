@@ -79,6 +79,12 @@ func TestNamesThatDifferInTheirMiddleStayApart(t *testing.T) {
 	if got := ShortenApart([]string{"日本語日本語a日本語日本語", "日本語日本語b日本語日本語"}, 9); got[0] == got[1] {
 		t.Errorf("both become %q", got[0])
 	}
+	apart := []string{"experiment-a-of-the-night-1-by-day", "experiment-b-of-the-night-1-by-day",
+		"experiment-b-of-the-night-2-by-day", "experiment-b-of-the-night-1-by-day", "experiment-b-of-the-night-3-by-day"}
+	want = []string{"exp…a-of-the…", "exp…b-of-the…", "exp…b-of-th…2", "exp…b-of-the…", "exp…b-of-th…3"}
+	if got := ShortenApart(apart, 13); !slices.Equal(got, want) {
+		t.Errorf("names that differ in two places become %q, want %q", got, want)
+	}
 	same := []string{"one-and-the-same-long-name", "one-and-the-same-long-name"}
 	if got := ShortenApart(same, 9); got[0] != "one-…name" {
 		t.Errorf("one name becomes %q", got)
