@@ -110,6 +110,11 @@ func planOfFile(
 	if err != nil {
 		return p, err
 	}
+	if run.Kind != config.KindBatch {
+		return p, &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("the plan of a %s is not a cut of its file: it is made while the run goes on", run.Kind),
+			Remedy: "see what it asks first with `rollout submit --dry-run`, or the plan of its run with `rollout plan RUN`"}
+	}
 	p = runPlan{Kind: run.Kind, Config: up.source}
 	given, changed := config.FileKeys(up.counts), config.SettingKeys(settings)
 	if up.counts == nil {
@@ -125,11 +130,6 @@ func planOfFile(
 		return "default"
 	}); err != nil {
 		return p, err
-	}
-	if run.Kind != config.KindBatch {
-		return p, &fault.Error{Kind: fault.Invalid,
-			Err:    fmt.Errorf("the plan of a %s is not a cut of its file: it is made while the run goes on", run.Kind),
-			Remedy: "see what it asks first with `rollout submit --dry-run`, or the plan of its run with `rollout plan RUN`"}
 	}
 	if _, err := engineOf(in.Deployment, &run); err != nil {
 		return p, err
