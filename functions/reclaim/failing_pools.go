@@ -35,13 +35,13 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State,
 		return open, nil
 	}
 	paused := map[identity.RunID]bool{}
-	var running []run.State
+	var running []identity.RunID
 	for _, s := range open {
 		if s.Phase == run.Running || s.Phase == run.Planning {
-			running = append(running, s)
+			running = append(running, s.Run)
 		}
 	}
-	manifests, err := r.manifests(ctx, running)
+	manifests, err := host.LoadManifests(ctx, r.Docs, running)
 	if err != nil {
 		return open, err
 	}
@@ -55,7 +55,7 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State,
 				counting[pool] = true
 				continue
 			}
-			id := running[i].Run
+			id := running[i]
 			e := events.ModelMissing{Run: string(id), Reason: pauseReason(failed)}
 			if err := r.Send(ctx, host.CoordinateQueue, e); err != nil {
 				return open, err

@@ -3,17 +3,13 @@ package reclaim
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/scaling"
-	"rollout/shared/document"
-	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/record"
 )
 
 // reportNeeds reports the demand of the running runs to onNeed, because machines
@@ -21,13 +17,14 @@ import (
 func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map[string]health.Heartbeat,
 	now time.Time) error {
 	var running []run.State
+	var ids []identity.RunID
 	for _, s := range open {
 		if s.Phase == run.Running && s.Done.Set.Len() < s.Shards {
-			running = append(running, s)
+			running, ids = append(running, s), append(ids, s.Run)
 		}
 	}
 	machines, holds := r.workingMachines(beats, now)
-	manifests, err := r.manifests(ctx, running)
+	manifests, err := host.LoadManifests(ctx, r.Docs, ids)
 	if err != nil {
 		return err
 	}
@@ -44,28 +41,6 @@ func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map
 		}
 	}
 	return nil
-}
-
-// manifests reads the manifests of the runs, in the same order.
-func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record.Manifest, err error) {
-	for part := range slices.Chunk(of, document.MaxKeys) {
-		var keys []string
-		for _, s := range part {
-			keys = append(keys, record.ManifestKey(s.Run))
-		}
-		docs, err := r.Docs.GetMany(ctx, keys)
-		if err != nil {
-			return nil, fault.Wrap(err, "read the manifests of the open runs")
-		}
-		for _, d := range docs {
-			m, err := host.DecodeManifest(d)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, m)
-		}
-	}
-	return out, nil
 }
 
 // heldBy is a run whose shards workers of a pool hold.

@@ -101,40 +101,39 @@ func (p Page) over(key string, read int) bool {
 // Open returns the manifests of the runs that have not ended, and of those that ended
 // just now.
 func (r *Reader) Open(ctx context.Context) (out []record.Manifest, err error) {
-	var keys []string
+	var ids []identity.RunID
 	for d, err := range document.All(ctx, r.ports.Docs, record.OpenRunPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the open runs")
 		}
 		if id, ok := record.RunFromKey(d.Key); ok {
-			keys = append(keys, record.ManifestKey(id))
+			ids = append(ids, id)
 		}
 	}
-	return r.manifests(ctx, keys)
+	return r.manifests(ctx, ids)
 }
 
 // namedPage is how many entries by name Named reads first. Almost always one of them is of a
 // run.
 const namedPage = 8
 
-// Named returns the newest run with a name; found is false if there is none. It passes over
-// entries of submissions that failed, however many there are.
+// Named returns the newest run with a name; found is false if no run has it. It passes over
+// entries of submissions that failed, however many.
 func (r *Reader) Named(ctx context.Context, name string) (m record.Manifest, found bool, err error) {
 	for after, limit := "", namedPage; ; limit = document.MaxKeys {
 		docs, err := r.ports.Docs.List(ctx, record.NamePrefix(name), after, limit)
 		if err != nil || len(docs) == 0 {
 			return m, false, fault.Wrap(err, "look for runs by name")
 		}
-		var keys []string
+		var ids []identity.RunID
 		for _, d := range docs {
-			id, ok := record.RunOfEntry(d.Key)
 			// Each try of a submission leaves an entry.
-			if key := record.ManifestKey(id); ok && !slices.Contains(keys, key) {
-				keys = append(keys, key)
+			if id, ok := record.RunOfEntry(d.Key); ok && !slices.Contains(ids, id) {
+				ids = append(ids, id)
 			}
 			after = d.Key
 		}
-		ms, err := r.manifests(ctx, keys)
+		ms, err := r.manifests(ctx, ids)
 		if err != nil {
 			return m, false, err
 		}
@@ -168,25 +167,11 @@ func (r *Reader) Indexed(ctx context.Context) (bool, error) {
 	return index.Built, err
 }
 
-// manifests reads manifests in the order of the keys. It leaves out those that do not
-// exist: a submission that failed left an entry of an index.
-func (r *Reader) manifests(ctx context.Context, keys []string) (out []record.Manifest, err error) {
-	for part := range slices.Chunk(keys, document.MaxKeys) {
-		docs, err := r.ports.Docs.GetMany(ctx, part)
-		if err != nil {
-			return nil, fault.Wrap(err, "read manifests")
-		}
-		for _, d := range docs {
-			m, err := host.DecodeManifest(d)
-			if err != nil {
-				return nil, err
-			}
-			if d.Revision != "" {
-				out = append(out, m)
-			}
-		}
-	}
-	return out, nil
+// manifests reads the manifests of runs, in their order. It leaves out runs without one: a
+// submission that failed left an entry of an index.
+func (r *Reader) manifests(ctx context.Context, ids []identity.RunID) ([]record.Manifest, error) {
+	all, err := host.LoadManifests(ctx, r.ports.Docs, ids)
+	return slices.DeleteFunc(all, func(m record.Manifest) bool { return m.Run == "" }), err
 }
 
 // KnownUploads returns which of the uploads are runs, or the inputs of earlier runs. See

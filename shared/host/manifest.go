@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -46,6 +47,30 @@ func LoadUpload(ctx context.Context, docs document.Store, upload identity.RunID)
 		return m, cmp.Or(loadErr, err)
 	}
 	return LoadManifest(ctx, docs, found.Run)
+}
+
+// LoadManifests returns the manifests of runs, in their order; a run without one has the zero
+// Manifest. One that can't be decoded is an error.
+func LoadManifests(ctx context.Context, docs document.Store, ids []identity.RunID) ([]record.Manifest, error) {
+	out := make([]record.Manifest, 0, len(ids))
+	for part := range slices.Chunk(ids, document.MaxKeys) {
+		keys := make([]string, len(part))
+		for i, id := range part {
+			keys[i] = record.ManifestKey(id)
+		}
+		found, err := docs.GetMany(ctx, keys)
+		if err != nil {
+			return nil, fault.Wrap(err, "read the manifests of %d runs", len(ids))
+		}
+		for _, d := range found {
+			m, err := DecodeManifest(d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
 }
 
 func noRun(id identity.RunID) error {
