@@ -27,6 +27,7 @@ import (
 	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/installation"
+	"rollout/shared/jsonl"
 	"rollout/shared/text"
 )
 
@@ -184,18 +185,12 @@ func drawPart(
 	// The config counts by its content: the file beside the part is a copy, with the part's name, and the dialect of the
 	// whole, which the lines of a part may not tell.
 	up.config, err = config.SetRun(whole.source, whole.counts, in.Deployment.Defaults, []string{
-		"name=" + string(mustJSON(name)), "input.dialect=" + string(mustJSON(string(drawn.Report.Dialect)))})
+		"name=" + tomlString(name), "input.dialect=" + tomlString(string(drawn.Report.Dialect))})
 	return drawn, up, err
 }
 
-// mustJSON returns the text as a JSON string, which is a TOML string too.
-func mustJSON(s string) []byte {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return []byte(`""`) // no text fails
-	}
-	return b
-}
+// tomlString returns the text as a string of TOML, which has those of JSON.
+func tomlString(s string) string { return string(jsonl.AppendString(nil, s)) }
 
 // maxSeconds bounds the times that are shown, 31 years: a time.Duration holds 292.
 const maxSeconds = 1e9

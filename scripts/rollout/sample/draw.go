@@ -1,3 +1,11 @@
+// Package sample asks a part of a prompts file first, and tells from its answers what the whole file takes.
+//
+//	prompts file ─▶ Draw ─▶ a small file, uploaded as a run of its own ─▶ its rows ─▶ Measure ─▶ Estimate
+//	                  └─▶ number and sizes of all items ───────────────────────────────┘
+//
+// Draw reads the file once and checks every line as a dry run does. In memory it has the places of the sample's lines,
+// and of all lines the hashes by which it finds equal ids and requests. The method of the estimate is that of package
+// estimate. The package starts no run.
 package sample
 
 import (
@@ -5,8 +13,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/promptsfile"
@@ -131,17 +141,12 @@ func (d *drawing) write(spill io.ReaderAt) (sizes []float64, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	out := bufio.NewWriter(f)
-	for ordinal := range d.whole.Items {
-		p, ok := d.kept[ordinal]
-		if !ok {
-			continue
-		}
+	for _, ordinal := range slices.Sorted(maps.Keys(d.kept)) {
+		p := d.kept[ordinal]
 		if _, err := io.Copy(out, io.NewSectionReader(spill, p.offset, p.length)); err != nil {
 			return nil, unwritable(err)
 		}
-		if sizes = append(sizes, p.size); len(sizes) == len(d.kept) {
-			break
-		}
+		sizes = append(sizes, p.size)
 	}
 	return sizes, unwritable(out.Flush())
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"container/heap"
 	"encoding/binary"
-	"slices"
 
 	"rollout/shared/core/identity"
 )
@@ -57,16 +56,6 @@ func (s *Sampler) rank(ordinal uint64) identity.ContentID {
 	s.hasher.Reset()
 	s.hasher.Write(b)
 	return s.hasher.Sum()
-}
-
-// Chosen returns the ordinals of the sample, in order.
-func (s *Sampler) Chosen() []uint64 {
-	var out []uint64
-	for _, d := range s.chosen {
-		out = append(out, d.ordinal)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // draw is an item of the sample.

@@ -72,18 +72,17 @@ func pareto(r *rand.Rand, least, exponent, most float64) float64 {
 }
 
 // sampled draws a sample of a file of items of the shape.
-func sampled(shape func(*rand.Rand) item, items, size int, seed uint64) (
+func sampled(t *testing.T, shape func(*rand.Rand) item, items, size int, seed uint64) (
 	p estimate.Population, sizes, tokens []float64, sum float64) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
-	s := estimate.NewSampler(size, seed)
 	all := make([]item, items)
 	for i := range all {
 		all[i] = shape(r)
 		p.Add(all[i].size)
 		sum += all[i].tokens
-		s.Offer()
 	}
-	for _, i := range s.Chosen() {
+	for _, i := range chosen(t, size, items, seed) {
 		sizes, tokens = append(sizes, all[i].size), append(tokens, all[i].tokens)
 	}
 	return p, sizes, tokens, sum
@@ -101,7 +100,7 @@ func TestIntervalsContainTheTruth(t *testing.T) {
 			for _, items := range []int{400, 5000} {
 				contained, width := 0, 0.0
 				for seed := range uint64(seeds) {
-					p, sizes, tokens, sum := sampled(shape, items, 200, seed)
+					p, sizes, tokens, sum := sampled(t, shape, items, 200, seed)
 					got, ok := estimate.Total(p, sizes, tokens, seed)
 					if !ok {
 						t.Fatal("no estimate")
@@ -126,7 +125,7 @@ func TestIntervalsContainTheTruth(t *testing.T) {
 func TestOrdinaryFilesHaveNarrowIntervals(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"uniform", "lognormal, exponential", "a few long ones"} {
-		p, sizes, tokens, sum := sampled(shapes[name], 20000, 200, 7)
+		p, sizes, tokens, sum := sampled(t, shapes[name], 20000, 200, 7)
 		got, _ := estimate.Total(p, sizes, tokens, 7)
 		if half := (got.High - got.Low) / 2 / sum; half > 0.12 || half <= 0 {
 			t.Errorf("%s: the interval reaches %.1f %% away", name, 100*half)
@@ -137,7 +136,7 @@ func TestOrdinaryFilesHaveNarrowIntervals(t *testing.T) {
 func TestValuesOnALineAreExact(t *testing.T) {
 	t.Parallel()
 	line := func(r *rand.Rand) item { x := lognormal(r, 5, 1); return item{x, 7 + 0.3*x} }
-	p, sizes, tokens, sum := sampled(line, 3000, 50, 4)
+	p, sizes, tokens, sum := sampled(t, line, 3000, 50, 4)
 	got, ok := estimate.Total(p, sizes, tokens, 4)
 	if !ok || got.Low > sum || got.High < sum || got.High-got.Low > 1e-6*sum {
 		t.Errorf("%+v, %v, want %v", got, ok, sum)
@@ -146,7 +145,7 @@ func TestValuesOnALineAreExact(t *testing.T) {
 
 func TestASampleOfEverythingIsExact(t *testing.T) {
 	t.Parallel()
-	p, sizes, tokens, sum := sampled(shapes["uniform"], 200, 200, 3)
+	p, sizes, tokens, sum := sampled(t, shapes["uniform"], 200, 200, 3)
 	got, ok := estimate.Total(p, sizes, tokens, 3)
 	if !ok || math.Abs(got.Value-sum) > 1e-6 || got.Low != got.Value || got.High != got.Value {
 		t.Errorf("%+v, %v, want %v", got, ok, sum)
@@ -188,7 +187,7 @@ func TestSmallAndOddSamplesHaveFiniteIntervals(t *testing.T) {
 
 func TestTheSameSampleGivesTheSameInterval(t *testing.T) {
 	t.Parallel()
-	p, sizes, tokens, _ := sampled(shapes["two kinds"], 5000, 50, 3)
+	p, sizes, tokens, _ := sampled(t, shapes["two kinds"], 5000, 50, 3)
 	first, _ := estimate.Total(p, sizes, tokens, 9)
 	again, _ := estimate.Total(p, sizes, tokens, 9)
 	if first != again {
