@@ -1,3 +1,8 @@
+// Package terminal draws on terminals: bars, tables and sentences that fit a width, colours, and a display that is
+// redrawn below what is written meanwhile.
+//
+// Text comes in from callers, who sanitize what is not theirs, and leaves as lines. The package knows nothing about
+// runs, never asks for the time, and writes only what it was given to draw.
 package terminal
 
 import (
@@ -41,4 +46,24 @@ func Columns(w io.Writer) int {
 		return 0
 	}
 	return columns
+}
+
+// Palette colours text if it is true, and leaves it unchanged if it is false.
+type Palette bool
+
+// The colours and styles of a Palette.
+const (
+	Red    = "31"
+	Green  = "32"
+	Yellow = "33"
+	Cyan   = "36"
+	Bold   = "1"
+)
+
+// In returns the text in the colour.
+func (p Palette) In(colour, text string) string {
+	if !p {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
