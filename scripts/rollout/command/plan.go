@@ -75,15 +75,14 @@ func planCommand(e *Env) *cobra.Command {
 func (e *Env) plan(
 	c *cobra.Command, location installation.Location, what, configPath string, settings []string,
 ) (p runPlan, err error) {
-	info, err := os.Stat(what)
-	_, named := input.Packing(what)
-	if named || err == nil && info.Mode().IsRegular() {
+	info, statErr := os.Stat(what)
+	if _, named := input.Packing(what); named || statErr == nil && info.Mode().IsRegular() {
 		in, err := e.openWith(c, location, installation.Options{AllowUninitialized: true})
 		if err != nil {
 			return p, err
 		}
-		defer func() { err = errors.Join(err, in.Close()) }()
-		return planOfFile(c.Context(), in, what, configPath, settings)
+		p, err = planOfFile(c.Context(), in, what, configPath, settings)
+		return p, errors.Join(err, in.Close())
 	}
 	if configPath != "" || len(settings) > 0 {
 		return p, usage(c, "--config and --set are of a file, and there is no file %q", what)
@@ -92,8 +91,8 @@ func (e *Env) plan(
 	if err != nil {
 		return p, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	return planOfRun(c.Context(), r)
+	p, err = planOfRun(c.Context(), r)
+	return p, errors.Join(err, r.Close())
 }
 
 func planOfFile(
