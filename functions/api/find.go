@@ -16,8 +16,8 @@ const MaxMatches = 5
 
 // Find returns the run that text names: the run with that id, else the newest run with
 // that name, else the runs whose ids begin so, the newest first, at most MaxMatches. Ids
-// match in upper and lower case. It returns nothing if there is no such run. It reads an
-// index, so that it takes no longer for many runs.
+// match in upper and lower case. It returns nothing if no run matches. It reads an index,
+// so that it takes no longer for many runs.
 func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error) {
 	id := strings.ToUpper(text)
 	if identity.RunID(id).Valid() {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"rollout/functions/status"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"rollout/functions/status"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/listen"

@@ -159,7 +159,7 @@ type freedMeanwhile struct {
 func (b freedMeanwhile) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	if key == b.gone {
 		b.end()
-		return nil, blob.Info{}, fault.New(fault.NotFound, "there is no %s", key)
+		return nil, blob.Info{}, fault.New(fault.NotFound, "%s is gone", key)
 	}
 	return b.Store.Get(ctx, key, o)
 }

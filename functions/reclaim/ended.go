@@ -52,7 +52,7 @@ func (r *Reclaimer) movePart(ctx context.Context, notes []document.Doc) error {
 		case err != nil:
 			id, _ := record.RunFromKey(notes[i].Key)
 			r.leaveOpen(ctx, id, err)
-		case d.Revision == "": // it has no manifest any more: there is nothing to show
+		case d.Revision == "": // its manifest is gone: nothing is left to show
 			failed = errors.Join(failed, r.forgetOpen(ctx, notes[i]))
 		default:
 			ended = append(ended, m)
@@ -216,7 +216,7 @@ const indexPage = 200
 // BuildIndex enters the runs of earlier versions, which wrote no index of ended runs and of
 // names, into it, page after page of manifests, and notes that the index is complete. Once it is,
 // BuildIndex is one read. It goes on where an earlier call was interrupted; maxPages bounds
-// a call (0 is no bound). It is safe beside everything else, also beside another call.
+// a call; 0 is any number. It is safe beside everything else, also beside another call.
 func (r *Reclaimer) BuildIndex(ctx context.Context, maxPages int) error {
 	var x record.RunIndex
 	if _, _, err := host.Load(ctx, r.Docs, record.RunIndexKey, &x); err != nil {

@@ -82,7 +82,7 @@ func uploadOf(bucket string, m record.Manifest) (in record.Input, ok bool) {
 }
 
 // found returns the earlier run whose input the object of the event is, though its version
-// is another one; ok is false if there is none.
+// is another one; ok is false if no run matches.
 //
 // An object that was there when the bucket's watch began is compared with the runs that were
 // made of its key, size and config. One that came back to a key without an object is

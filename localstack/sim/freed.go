@@ -83,8 +83,8 @@ func (s *scenario) awaitFreed(ctx context.Context) {
 	}
 }
 
-// committedLeft returns a committed object of a shard of the run that should be freed; "" if
-// there is none.
+// committedLeft returns a committed object of a shard of the run that should be freed; "" without
+// one.
 func (s *scenario) committedLeft(ctx context.Context) string {
 	for _, key := range s.answersLeft(ctx) {
 		n, _ := record.ShardOfObject(s.id, key)

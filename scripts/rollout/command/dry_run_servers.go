@@ -57,7 +57,7 @@ func (e *Env) serversOf(
 		note := ""
 		switch {
 		case a.engine.InProcess():
-			note = "the engine " + a.engine.String() + " runs in the worker: there is no server to ask"
+			note = "the engine " + a.engine.String() + " runs in the worker: no server is asked"
 		case len(a.engine.Servers()) == 0:
 			note = "the config names no server: those of --engine are asked when the run begins"
 		default:

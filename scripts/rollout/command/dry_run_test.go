@@ -154,7 +154,7 @@ func TestDryRunPlanAndPartsFindTheRunsPoolAsSubmitDoes(t *testing.T) {
 		"[[pool]]\nname = \"large\"\nmodel = \"l\"\n"+
 		"[[pool]]\nname = \"default\"\nmodel = \"m\"\nrevision = \"one\"\n")
 	file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
-	check(t, f.rollout("submit", file, "--dry-run"), 0, "dry-run OK: model=m inputs=1\n", "there is no server to ask")
+	check(t, f.rollout("submit", file, "--dry-run"), 0, "dry-run OK: model=m inputs=1\n", "no server is asked")
 	if r := f.rollout("plan", file); r.code != 0 || !strings.Contains(r.out, "batch, model m\n") {
 		t.Errorf("%+v", r)
 	}

@@ -278,7 +278,7 @@ const maxFailedShown = 10
 // outcome returns the error of all runs that did not succeed.
 func (o *onceRunner) outcome() error {
 	if o.followed == 0 && len(o.failed) == 0 {
-		return o.env.say("nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in %s",
+		return o.env.say("nothing to answer: no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) is in %s",
 			filepath.Join(installation.BucketDir(o.prepared.Dir), record.PromptsPrefix))
 	}
 	if n := len(o.failed); n > maxFailedShown {

@@ -44,7 +44,7 @@ func TestUpOnceWithoutPromptsSaysSo(t *testing.T) {
 	t.Parallel()
 	dir := newUploads(t)
 	check(t, rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"), 0, "",
-		"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in "+
+		"nothing to answer: no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) is in "+
 			filepath.Join(dir, "bucket", "prompts"))
 }
 

@@ -137,10 +137,10 @@ func (w *watcher) allEnded(runs []status.Status) bool {
 	return all
 }
 
-// awaitsFirst reports whether there is no run yet, on a terminal, where a person waits for one.
+// awaitsFirst reports whether no run has begun yet, on a terminal, where a person waits for one.
 func (w *watcher) awaitsFirst(o api.Overview) bool { return w.drawing && len(o.Runs) == 0 }
 
-// awaitsUpload reports whether there is no run yet, and a prompts file that is to become one.
+// awaitsUpload reports whether no run has begun yet, and a prompts file is to become one.
 func (w *watcher) awaitsUpload(o api.Overview) bool {
 	return len(o.Runs) == 0 && slices.ContainsFunc(o.Uploads, func(u api.Upload) bool { return input.IsPromptsKey(u.Key) })
 }
