@@ -13,17 +13,22 @@ import (
 	"rollout/shared/record"
 )
 
-// heartbeatLoop writes a heartbeat at every interval, then reads the controls of
-// the held runs. It cancels the worker when the lease is lost.
+// heartbeatLoop writes a heartbeat at every interval, and more rarely while the worker
+// rests, then reads the controls of the held runs. It cancels the worker when the lease
+// is lost.
 func (w *Worker) heartbeatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(w.cfg.Timings.Interval)
-	defer tick.Stop()
+	due := time.NewTimer(w.cfg.Timings.Interval)
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-w.restEnds:
+			due.Reset(w.untilHeartbeat())
+			continue
+		case <-due.C:
 		}
+		due.Reset(w.heartbeatWait())
 		if err := w.mayWrite(); err != nil {
 			w.Observe(ctx, observe.WorkerFenced{Worker: w.cfg.ID, Reason: err.Error()})
 			cancel(err)
@@ -87,17 +92,55 @@ func (w *Worker) writeHeartbeat(ctx context.Context) error {
 	return nil
 }
 
-// lateness returns how much later than an interval after the last heartbeat this
-// one was sent.
+// resting reports whether the worker has had nothing to do for a failure timeout. No
+// shard depends on its lease then. The caller holds w.mu.
+func (w *Worker) resting() bool {
+	return w.idle() && w.state == health.Ready && w.Clock.Now().Sub(w.lastBusy) >= w.cfg.Timings.FailureTimeout
+}
+
+// heartbeatWait returns how long to wait after a heartbeat for the next one.
+func (w *Worker) heartbeatWait() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.resting() {
+		return w.cfg.Timings.RestInterval()
+	}
+	return w.cfg.Timings.Interval
+}
+
+// untilHeartbeat returns how long a worker whose rest has ended waits for its next
+// heartbeat: until it would have been due without the rest.
+func (w *Worker) untilHeartbeat() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, w.cfg.Timings.Interval-w.Clock.Now().Sub(w.heartbeatSent))
+}
+
+// endRest has the loops of heartbeats and of shares return to their usual intervals. Call
+// it when a resting worker receives work.
+func (w *Worker) endRest() {
+	for _, c := range []chan struct{}{w.restEnds, w.sharesDue} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lateness returns how much later than it was due after the last heartbeat this one was
+// sent.
 func (w *Worker) lateness(sent time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.heartbeatSent
+	before, wait := w.heartbeatSent, w.cfg.Timings.Interval
+	if w.resting() {
+		wait = w.cfg.Timings.RestInterval()
+	}
 	w.heartbeatSent = sent
 	if before.IsZero() {
 		return 0
 	}
-	return max(0, sent.Sub(before)-w.cfg.Timings.Interval)
+	return max(0, sent.Sub(before)-wait)
 }
 
 // heartbeat returns the heartbeat as of now.

@@ -9,10 +9,13 @@ import (
 
 	"rollout/events"
 	"rollout/gpuworker/worker"
+	"rollout/shared/config"
 	"rollout/shared/core/shard"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
+	"rollout/shared/record"
 )
 
 const idle = 5 * time.Minute
@@ -113,6 +116,78 @@ func TestIdleWorkerWithLongPollsFindsWorkAtOnce(t *testing.T) {
 			if s := d.shard(i); s.State != shard.Done {
 				t.Errorf("the shard in %s is %s", q, s.State)
 			}
+		}
+	})
+}
+
+// writes counts the writes of documents by key.
+type writes struct {
+	document.Store
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (s *writes) add(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count[key]++
+}
+
+// of returns how often the document was written since the last call.
+func (s *writes) of(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.count[key]
+	s.count[key] = 0
+	return n
+}
+
+func (s *writes) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	s.add(key)
+	return s.Store.Create(ctx, key, value)
+}
+
+func (s *writes) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error) {
+	s.add(key)
+	return s.Store.Replace(ctx, key, value, rev)
+}
+
+// No shard depends on the lease of a worker that holds none, so its heartbeats need only
+// keep the lease. From the first message on they come as usual.
+func TestRestingWorkerWritesFewHeartbeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 1, 2)
+		s := &writes{Store: d.Docs, count: map[string]int{}}
+		d.Docs = s
+		answer := func(ctx context.Context, _ int) error { return answerAfter(ctx, 10*time.Second) }
+		w := d.start("w1", &fakeExecutor{answer: answer})
+		advance(10 * time.Second)
+		key := record.HeartbeatKey("w1")
+		s.of(key)
+		advance(4 * time.Minute) // 4 s / 3 between heartbeats
+		if n := s.of(key); n < 179 || n > 181 {
+			t.Errorf("%d heartbeats in 4 minutes of rest, want 180", n)
+		}
+		timings := host.Timings(config.DefaultDeployment().Health)
+		if timings.Dead(d.heartbeat("w1"), time.Now()) {
+			t.Error("the resting worker is taken for dead")
+		}
+		advance(100 * time.Millisecond)
+		d.sendWork(0)
+		advance(timings.Interval)
+		if b := d.heartbeat("w1"); len(b.Holds) != 1 {
+			t.Errorf("an interval after the work came, the heartbeat lists %d shards, want 1", len(b.Holds))
+		}
+		s.of(key)
+		advance(5 * time.Second)
+		if n := s.of(key); n < 9 || n > 11 {
+			t.Errorf("%d heartbeats in 5 seconds of work, want 10", n)
+		}
+		advance(10 * time.Minute)
+		if w.ended() {
+			t.Errorf("the worker ended: %v", w.err)
 		}
 	})
 }

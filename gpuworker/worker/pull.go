@@ -99,10 +99,13 @@ func (w *Worker) startClaims(n int) bool {
 	if w.unready {
 		return false
 	}
-	w.claiming += n
 	if n > 0 {
+		if w.resting() {
+			w.endRest()
+		}
 		w.lastBusy = w.Clock.Now()
 	}
+	w.claiming += n
 	return true
 }
 

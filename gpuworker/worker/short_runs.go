@@ -92,22 +92,30 @@ func (w *Worker) countShortRuns(now time.Time) (short int) {
 }
 
 // sharesLoop reads which runs share the pool, as often as controls, while the worker holds
-// or claims shards. An idle worker takes whatever comes.
+// or claims shards. An idle worker takes whatever comes, and a resting one doesn't look.
 func (w *Worker) sharesLoop(ctx context.Context) {
-	tick := time.NewTicker(min(w.cfg.Timings.Interval, maxControlAge))
-	defer tick.Stop()
+	every := min(w.cfg.Timings.Interval, maxControlAge)
+	due := time.NewTimer(every)
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-w.sharesDue:
+			due.Reset(every)
+			continue
+		case <-due.C:
 		}
 		w.mu.Lock()
-		idle := w.idle()
+		idle, resting := w.idle(), w.resting()
 		if idle {
 			w.pool = poolRuns{}
 		}
 		w.mu.Unlock()
+		if resting {
+			continue // until work comes
+		}
+		due.Reset(every)
 		if idle {
 			continue
 		}

@@ -85,6 +85,8 @@ type Worker struct {
 
 	engineMutex   chan struct{}   // holds a value while a shard has or awaits the engine's lock
 	heartbeatLock chan struct{}   // holds a value during a write, so that writes are in order
+	restEnds      chan struct{}   // a value makes the heartbeat loop look again at when it is due
+	sharesDue     chan struct{}   // likewise for the loop of shares
 	readyMu       sync.Mutex      // held while the executor is asked whether it is ready
 	wakeups       []chan struct{} // one for each puller; a value makes it look again
 
@@ -129,7 +131,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		limiter: newLimiter(cfg, p.Clock.Now),
 		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
-		wakeups: newWakeups(len(cfg.queuePickers())),
+		restEnds: make(chan struct{}, 1), sharesDue: make(chan struct{}, 1), wakeups: newWakeups(len(cfg.queuePickers())),
 		started: now, state: health.Init, held: map[shardKey]*heldShard{},
 		heldRuns: map[identity.RunID]heldRun{}, unready: true,
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},

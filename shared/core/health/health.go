@@ -100,6 +100,13 @@ type Heartbeat struct {
 // Due returns when the heartbeat after one of now is due.
 func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
 
+// RestInterval returns the time between the heartbeats of a worker that has nothing to
+// do. Three of them fit into the self-fence time, so that such a worker keeps its lease
+// although one fails, and is no more often taken for dead than a busy one.
+func (t Timings) RestInterval() time.Duration {
+	return max(t.Interval, min(4*t.Interval, t.SelfFence/3))
+}
+
 // HeartbeatRetention is how long at least the heartbeat of an ended worker is kept:
 // for users, and for functions that ask whether a machine ever had a worker.
 const HeartbeatRetention = time.Hour

@@ -149,3 +149,18 @@ func TestHeartbeatJSON(t *testing.T) {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }
+
+func TestRestIntervalKeepsTheLease(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ interval, fence, want time.Duration }{
+		{500 * time.Millisecond, 4 * time.Second, 4 * time.Second / 3},
+		{10 * time.Second, 40 * time.Second, 40 * time.Second / 3},
+		{time.Second, time.Minute, 4 * time.Second},
+		{3 * time.Second, 4 * time.Second, 3 * time.Second}, // never more often than at work
+	} {
+		got := Timings{Interval: c.interval, SelfFence: c.fence}.RestInterval()
+		if got != c.want {
+			t.Errorf("interval %s, self-fence %s: rests %s, want %s", c.interval, c.fence, got, c.want)
+		}
+	}
+}

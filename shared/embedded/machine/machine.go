@@ -24,8 +24,7 @@ type Options struct {
 	// NoticePath is a file that, when it exists, is a preemption notice:
 	// {"reason":"spot","lead_seconds":30}. "" disables notices.
 	NoticePath string
-	// NoticePoll is the interval between reads of the file, in addition to file
-	// notifications; default: 1 s.
+	// NoticePoll is the interval between reads of the file; default: 1 s.
 	NoticePoll time.Duration
 	Files      fs.FS        // the root file system, for tests; default: "/"
 	Logger     *slog.Logger // default: discards

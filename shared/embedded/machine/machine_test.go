@@ -21,24 +21,19 @@ import (
 
 func TestMachineConforms(t *testing.T) {
 	t.Parallel()
-	for name, poll := range map[string]time.Duration{"notified": time.Hour, "polling": time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			capacitytest.Run(t, func(t *testing.T) capacitytest.Machine {
-				path := filepath.Join(t.TempDir(), "notice")
-				return capacitytest.Machine{
-					Source: machine.New(machine.Options{NoticePath: path, NoticePoll: poll}),
-					Notify: func(t *testing.T, n capacity.Notice) {
-						content, err := json.Marshal(map[string]any{"reason": n.Reason, "lead_seconds": n.Lead.Seconds()})
-						if err != nil {
-							t.Fatal(err)
-						}
-						writeFile(t, path, string(content))
-					},
+	capacitytest.Run(t, func(t *testing.T) capacitytest.Machine {
+		path := filepath.Join(t.TempDir(), "notice")
+		return capacitytest.Machine{
+			Source: machine.New(machine.Options{NoticePath: path, NoticePoll: time.Millisecond}),
+			Notify: func(t *testing.T, n capacity.Notice) {
+				content, err := json.Marshal(map[string]any{"reason": n.Reason, "lead_seconds": n.Lead.Seconds()})
+				if err != nil {
+					t.Fatal(err)
 				}
-			})
-		})
-	}
+				writeFile(t, path, string(content))
+			},
+		}
+	})
 }
 
 // logLines is a logger's output as a channel of lines.

@@ -8,10 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"rollout/shared/capacity"
@@ -41,15 +39,10 @@ func (m *Machine) Notices(ctx context.Context) <-chan capacity.Notice {
 	return out
 }
 
-// watchNotices reads the notice file on each file notification and poll, until ctx ends.
+// watchNotices reads the notice file at each poll, until ctx ends. It is polled, not
+// watched: a watch of its folder reports each write of the state, and costs an idle worker
+// more than the polls do.
 func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) {
-	var events chan fsnotify.Event
-	if notify, err := fsnotify.NewWatcher(); err == nil { // polling suffices without it
-		defer notify.Close() // its error is not useful
-		if notify.Add(filepath.Dir(m.options.NoticePath)) == nil {
-			events = notify.Events
-		}
-	}
 	poll := time.NewTicker(m.options.NoticePoll)
 	defer poll.Stop()
 	var last []byte
@@ -76,7 +69,6 @@ func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) 
 		select {
 		case <-ctx.Done():
 			return
-		case <-events:
 		case <-poll.C:
 		}
 	}
