@@ -75,11 +75,13 @@ type rented struct {
 	fleet   capacity.Fleet
 }
 
-// rent starts an installation whose fleet is empty.
-func rent(t *testing.T, before func(*http.Request)) *rented {
+// rent starts an installation whose fleet is empty. before and after are hooks of its
+// Compute Engine; see fakecompute.Options.
+func rent(t *testing.T, before, after func(*http.Request)) *rented {
 	t.Helper()
 	c := &settableClock{now: time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)}
-	compute := fakecompute.New(fakecompute.Options{Project: "acme-ml", Region: "us-central1", Now: c.Now, Before: before})
+	compute := fakecompute.New(fakecompute.Options{Project: "acme-ml", Region: "us-central1", Now: c.Now, Before: before,
+		After: after})
 	compute.MakeGroup(g2, "us-central1-a", "us-central1-b")
 	compute.MakeGroup(a2, "us-central1-a")
 	address, end, err := compute.Start()
@@ -147,7 +149,7 @@ func (r *rented) reason() string {
 
 func TestMachinesComeOfTheFirstSeries(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.LoseReplies(1) // a repeated resize is the same resize
 	r.minutes(3, 3)
 	r.want(3, 0, 3)
@@ -163,7 +165,7 @@ func TestMachinesComeOfTheFirstSeries(t *testing.T) {
 // quarter of an hour. Meanwhile requests become rare, and the reason is told.
 func TestNoQuotaForADay(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetQuota(0)
 	r.minutes(24*60, 2)
 	if n := len(r.compute.Machines()); n > 0 || r.compute.Size(g2)+r.compute.Size(a2) > 2 {
@@ -190,7 +192,7 @@ func TestNoQuotaForADay(t *testing.T) {
 // then nothing comes any more, also when there are machines again.
 func TestStockoutEverywhereIsGivenUpWithTheWork(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetStock(g2, 0)
 	r.compute.SetStock(a2, 0)
 	for range 60 {
@@ -215,7 +217,7 @@ func TestStockoutEverywhereIsGivenUpWithTheWork(t *testing.T) {
 
 func TestNextSeriesIsAskedWhenOneIsDry(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetStock(g2, 1)
 	r.minutes(6, 3)
 	r.want(1, 2, 3)
@@ -228,7 +230,7 @@ func TestNextSeriesIsAskedWhenOneIsDry(t *testing.T) {
 
 func TestWrongImageIsTold(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetImage(g2, false)
 	r.compute.SetImage(a2, false)
 	r.minutes(30, 1)
@@ -248,7 +250,7 @@ func TestWrongImageIsTold(t *testing.T) {
 
 func TestRefusingPolicyIsTold(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.Refuse(true)
 	r.minutes(3, 1)
 	why := r.reason()
@@ -261,7 +263,7 @@ func TestRefusingPolicyIsTold(t *testing.T) {
 // remove it.
 func TestSameNameIsAnotherMachine(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.minutes(1, 1)
 	old := r.compute.Machines()[0]
 	r.compute.Preempt(old.ID)
@@ -287,7 +289,7 @@ func TestSameNameIsAnotherMachine(t *testing.T) {
 // A machine leaves alone: the others go on, and no other takes its place.
 func TestMachineLeavesAlone(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.minutes(2, 3)
 	all := r.compute.Machines()
 	if err := r.Machines().Remove(t.Context(), all[1].ID, all[1].Name); err != nil {
@@ -315,7 +317,7 @@ func TestMachineLeavesAlone(t *testing.T) {
 // Requests that are not fulfilled are withdrawn while machines work, which go on.
 func TestWithdrawalEndsNoMachine(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetStock(g2, 2)
 	r.minutes(1, 5)
 	r.want(5, 0, 2)
@@ -328,7 +330,7 @@ func TestWithdrawalEndsNoMachine(t *testing.T) {
 // largest request asked for.
 func TestConcurrentRequestsEndNoMachine(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.minutes(2, 2)
 	for round := range 10 {
 		var all sync.WaitGroup
@@ -365,7 +367,7 @@ func TestSlowFunctionDoesNotLowerTheSize(t *testing.T) {
 			<-proceed
 		}
 	}
-	r := rent(t, slow)
+	r := rent(t, slow, nil)
 	done := make(chan error)
 	go func() { done <- r.Fleet().ScaleUp(t.Context(), "small", 1) }()
 	<-arrived
@@ -381,10 +383,95 @@ func TestSlowFunctionDoesNotLowerTheSize(t *testing.T) {
 	r.want(5, 0, 5)
 }
 
+// The answer to a resize does not come before its function is ended. The request may still
+// be on its way, and would end working machines if another function had raised the size by
+// then. The lock therefore stays until it expires, and no other function resizes meanwhile.
+func TestResizeWithoutAnAnswerKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"carried out at once": false, "carried out late": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var blocks atomic.Bool // the next resize
+			sent, done, proceed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			before := func(q *http.Request) {
+				if late && strings.HasSuffix(q.URL.Path, "/resize") && blocks.CompareAndSwap(true, false) {
+					close(sent)
+					<-proceed
+				}
+			}
+			after := func(q *http.Request) {
+				switch {
+				case q.URL.Query().Get("size") != "4":
+				case late:
+					close(done)
+				case blocks.CompareAndSwap(true, false):
+					close(done)
+					close(sent)
+					<-proceed
+				}
+			}
+			r := rent(t, before, after)
+			r.minutes(2, 2)
+			blocks.Store(true)
+			ctx, end := context.WithCancel(t.Context())
+			result := make(chan error)
+			go func() { result <- r.Fleet().ScaleUp(ctx, "small", 4) }()
+			<-sent
+			end()
+			if err := <-result; !fault.Is(err, fault.Canceled) {
+				t.Errorf("the function that was ended: %v, want Canceled", err)
+			}
+			r.wantLocked()
+			close(proceed)
+			<-done
+			r.compute.Step()
+			r.want(4, 0, 4)
+			r.wantLocked()
+			r.clock.pass(time.Minute)
+			r.minutes(1, 6)
+			r.want(6, 0, 6)
+		})
+	}
+}
+
+// All answers to a resize are lost, those to its repetitions too. It is as uncertain as one
+// that is still on its way.
+func TestResizeWhoseAnswersAreLostKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	r := rent(t, nil, nil)
+	r.minutes(2, 2)
+	r.compute.LoseReplies(3)
+	if err := r.fleet.ScaleUp(t.Context(), "small", 4); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v, want Unavailable", err)
+	}
+	r.wantLocked()
+	r.compute.Step()
+	r.want(4, 0, 4)
+	r.clock.pass(2 * time.Minute)
+	r.minutes(1, 6)
+	r.want(6, 0, 6)
+}
+
+// wantLocked lets other functions ask for more machines, and give requests up, during half
+// a minute: none of them may resize a group.
+func (r *rented) wantLocked() {
+	r.t.Helper()
+	resizes := r.compute.Resizes()
+	for range 3 {
+		r.fleet = r.Fleet() // of another process
+		r.scaleUp(6)
+		r.withdraw()
+		r.clock.pass(10 * time.Second)
+	}
+	if n := r.compute.Resizes() - resizes; n > 0 {
+		r.t.Errorf("%d resizes while the answer to one is unknown", n)
+	}
+}
+
 // The groups are destroyed while machines work and others are asked for.
 func TestDestroyWhileMachinesRun(t *testing.T) {
 	t.Parallel()
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	r.compute.SetStock(g2, 1)
 	r.minutes(1, 2)
 	working := r.compute.Machines()[0]
@@ -406,7 +493,7 @@ func TestDestroyWhileMachinesRun(t *testing.T) {
 func TestLockOfALostFunctionExpires(t *testing.T) {
 	t.Parallel()
 	lost, cancel := context.WithCancel(t.Context())
-	r := rent(t, nil)
+	r := rent(t, nil, nil)
 	hosttest.Save(t, r.Ports, record.FleetKey("small")+"/groups",
 		map[string]any{"schema": 1, "locked_until": r.clock.Now().Add(2 * time.Minute)})
 	cancel()

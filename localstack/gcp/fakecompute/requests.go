@@ -16,6 +16,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.options.Before != nil {
 		s.options.Before(r)
 	}
+	if s.options.After != nil {
+		defer s.options.After(r) // without the lock; the answer waits in the buffer of w
+	}
 	prefix := "/compute/v1/projects/" + s.options.Project + "/regions/" + s.options.Region + "/instanceGroupManagers/"
 	rest, ok := strings.CutPrefix(r.URL.Path, prefix)
 	name, verb, _ := strings.Cut(rest, "/")

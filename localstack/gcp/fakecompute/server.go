@@ -21,6 +21,9 @@ type Options struct {
 	// Before is called with each request before it takes effect. It may be nil, and may
 	// block.
 	Before func(*http.Request)
+	// After is called with each request that took effect, before its answer is sent. It may
+	// be nil, and may block.
+	After func(*http.Request)
 }
 
 // Instance is a machine.
