@@ -3,6 +3,7 @@ package command_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +50,72 @@ func TestSubmitWritesSettingsOverTheConfigThatCounts(t *testing.T) {
 			got, err := config.ParseRun("x.toml", src)
 			if err != nil || *got.Sampling.MaxTokens != 7 || got.Shard.Items != 3 || *got.Sampling.Temperature != c.temperature {
 				t.Errorf("%v: %s", err, src)
+			}
+		})
+	}
+}
+
+// TestSettingsHoldForOneRun holds that a later submission of the file starts from the config
+// that it would have had without the earlier one's --set.
+func TestSettingsHoldForOneRun(t *testing.T) {
+	t.Parallel()
+	const own = "# mine\nschema_version = 1\n[sampling]\ntemperature = 0.25\n"
+	for name, c := range map[string]struct {
+		inBucket, deployment string
+		temperature          float64
+		config               string // what the plain submission leaves in the bucket; "": no one's own
+		says                 string
+	}{
+		"over the bucket's own": {inBucket: own, temperature: 0.25, config: own, says: "prompts/x.toml (in the bucket"},
+		"over the deployment's": {
+			deployment: "schema_version = 1\n[defaults.sampling]\ntemperature = 0.75\n", temperature: 0.75},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			file := f.file("x.jsonl", "{\"prompt\":\"hi\"}\n")
+			at := filepath.Join(f.dir, "bucket", "prompts", "x.toml")
+			for path, text := range map[string]string{at: c.inBucket, filepath.Join(f.dir, "rollout.toml"): c.deployment} {
+				if text != "" {
+					if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					write(t, path, text)
+				}
+			}
+			submit := func(args ...string) (config.Run, string, string) {
+				t.Helper()
+				r := f.rollout(append([]string{"submit", file}, args...)...)
+				if r.code != 0 {
+					t.Fatalf("%+v", r)
+				}
+				src, err := os.ReadFile(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := config.ParseRun("x.toml", src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Remove(strings.TrimSuffix(at, ".toml") + ".jsonl"); err != nil { // else the next is x-2.jsonl
+					t.Fatal(err)
+				}
+				return got, string(src), r.err
+			}
+			for _, n := range []int{7, 8} { // again over the same config
+				got, _, _ := submit("--set", "sampling.max_tokens="+strconv.Itoa(n), "--set", "limits.deadline=6s")
+				if *got.Sampling.MaxTokens != n || *got.Sampling.Temperature != c.temperature || got.Limits.Deadline == 0 {
+					t.Errorf("with --set: %+v", got)
+				}
+			}
+			got, _, _ := submit("--set", "sampling.top_p=0.5")
+			if got.Limits.Deadline != 0 || *got.Sampling.TopP != 0.5 || *got.Sampling.Temperature != c.temperature {
+				t.Errorf("with another --set: %+v", got)
+			}
+			got, src, said := submit()
+			if got.Limits.Deadline != 0 || got.Sampling.TopP != nil || *got.Sampling.Temperature != c.temperature ||
+				c.config != "" && src != c.config || !strings.Contains(said, c.says) {
+				t.Errorf("without --set: %+v, said %q\n%s", got, said, src)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func submitCommand(e *Env) *cobra.Command {
 		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) and its config to prompts/ in the bucket, and prints the id\n" +
 			"of the run.\n\n" +
 			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket, else\n" +
-			"[defaults] of the installation. --set changes it for this run.\n\n" +
+			"[defaults] of the installation. --set changes it for this run alone.\n\n" +
 			"In doubt, --dry-run checks the config and every line, and starts nothing. --sample N first asks N random\n" +
 			"lines, as a run NAME-sample, and tells what the whole file takes: tokens, time and, with prices in the\n" +
 			"config, dollars. --limit N asks the first N lines, as NAME-head. Submit the whole with the command that they\n" +
@@ -85,6 +85,9 @@ func (e *Env) submit(
 	if err != nil {
 		return err
 	}
+	if err := e.sayConfig(in, up); err != nil {
+		return err
+	}
 	if in.Uninitialized {
 		if err := e.say("the run will start when you start `rollout up %s`", in.Flags()); err != nil {
 			return err
@@ -116,6 +119,9 @@ func (e *Env) dryRunSubmit(
 	if err != nil {
 		return err
 	}
+	if err := e.sayConfig(in, up); err != nil {
+		return err
+	}
 	run, err := up.runConfig(in)
 	if err != nil {
 		return err
@@ -137,6 +143,14 @@ func (e *Env) dryRunSubmit(
 		return err
 	}
 	return d.prompts(c.Context())
+}
+
+// sayConfig names the config if it is not one that the user has at hand.
+func (e *Env) sayConfig(in *installation.Installation, up upload) error {
+	if at := up.fromBucket(in); at != "" {
+		return e.say("config: %s (in the bucket; --config FILE takes another one)", at)
+	}
+	return nil
 }
 
 // engineOf returns the engine of the pool that takes the run, and completes the run's model, as submitting it does.

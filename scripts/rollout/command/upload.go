@@ -28,6 +28,7 @@ type upload struct {
 	config    []byte // copied to configKey; nil leaves the config in the bucket unchanged
 	configKey string
 	inBucket  []byte // the config of the object in the bucket, if it is the one that counts
+	outdated  bool   // the object at configKey held for an earlier run: it must not stay
 	source    string // names the config that counts; "" is the [defaults] of the deployment
 	counts    []byte // that config, as its file has it; nil for the [defaults]
 	part      bool   // of a file: it replaces nothing in the bucket, neither prompts nor a config
@@ -65,13 +66,44 @@ func checkUpload(
 			return up, err
 		}
 	}
-	if err := up.findConfig(ctx, in, configPath, len(settings) > 0); err != nil || len(settings) == 0 {
+	if err := up.findConfig(ctx, in, configPath, len(settings) > 0); err != nil {
 		return up, err
 	}
-	var err error
-	up.config, err = config.SetRun(up.source, up.counts, in.Deployment.Defaults, settings)
-	up.counts = up.config
-	return up, err
+	return up, up.set(in.Deployment.Defaults, settings)
+}
+
+// set writes the settings over the config, for this run alone. A config that was written so for an earlier run does not
+// stay in the bucket, where the run's function would take it.
+func (up *upload) set(defaults config.Run, settings []string) error {
+	before := up.config
+	if before == nil {
+		before = up.inBucket
+	}
+	if len(settings) == 0 && !up.outdated {
+		return nil
+	}
+	if len(settings) == 0 && before != nil {
+		up.config = before
+		return nil
+	}
+	changed, err := config.SetRun(up.source, up.counts, defaults, settings)
+	if err != nil {
+		return err
+	}
+	if up.config = oneRunConfig(changed, before); len(settings) > 0 {
+		up.counts = changed
+	}
+	return nil
+}
+
+// fromBucket returns where the bucket has the config that counts; "" if it has not.
+func (up upload) fromBucket(in *installation.Installation) string {
+	for _, key := range []string{up.configKey, record.PromptsPrefix + installation.DeploymentFile} {
+		if up.source == in.Path(key) {
+			return up.source
+		}
+	}
+	return ""
 }
 
 // runConfig returns the config that the run will have.
@@ -205,6 +237,13 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 			return err
 		}
 		if key == up.configKey {
+			before, one := beforeOneRun(src)
+			if up.outdated = one; one && before == nil {
+				continue
+			}
+			if one {
+				src = before
+			}
 			up.inBucket = src
 		}
 		up.counts, up.source = src, in.Path(key)
