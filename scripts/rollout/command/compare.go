@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,9 +35,9 @@ func compareCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare RUN RUN",
 		Short: "Compare the answers of two ended runs",
-		Long: "Compares two ended runs item by item: which answers differ, how often they agree, their lengths, scores\n" +
-			"and costs. Runs of the same input file are matched by the index of the items, and others by the ids of the\n" +
-			"lines.\n\n" +
+		Long: "Compares two ended runs item by item: which settings and which answers differ, how often they agree, their\n" +
+			"lengths, scores and costs. Runs of the same input file are matched by the index of the items, and others by\n" +
+			"the ids of the lines.\n\n" +
 			runHelp,
 		Args: arguments(0, "RUN", "RUN"),
 	}
@@ -71,6 +72,10 @@ func compareCommand(e *Env) *cobra.Command {
 			if runs[i], err = comparable(c.Context(), in.Ports, service, text); err != nil {
 				return err
 			}
+		}
+		if id := runs[0].Manifest.Run; id == runs[1].Manifest.Run {
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s and %s are the same run, %s", args[0], args[1], id),
+				Remedy: "a name selects its newest run: name the other one by its id, which `rollout status --all` shows"}
 		}
 		return e.compare(c.Context(), in.Ports.Blobs, runs[0], runs[1], compare.How(*by), o)
 	}
@@ -114,7 +119,10 @@ type compareOptions struct {
 }
 
 func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, by compare.How, o compareOptions) error {
-	t := compare.NewTotals(a, b)
+	t, err := compare.NewTotals(a, b)
+	if err != nil {
+		return err
+	}
 	columns, _, ok := terminal.Size(e.Out)
 	if !ok {
 		columns = 120
@@ -179,7 +187,12 @@ func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 		{"", "first", "second"},
 		{"run", string(t.A.Run), string(t.B.Run)},
 		{"name", name(t.A), name(t.B)},
-		{"model", progress.SanitizeLine(t.A.Model, 40), progress.SanitizeLine(t.B.Model, 40)},
+		{"model", progress.SanitizeLine(t.A.Model, maxValue), progress.SanitizeLine(t.B.Model, maxValue)},
+	}
+	for _, v := range t.Settings {
+		rows = append(rows, []string{v.Key, valueCell(v.A), valueCell(v.B)})
+	}
+	rows = append(rows, [][]string{
 		{"answered", count(t.A.Answered), count(t.B.Answered)},
 		{"failed", count(t.A.Failed), count(t.B.Failed)},
 		{"answered, and failed in the other", count(t.A.AnsweredOnly), count(t.B.AnsweredOnly)},
@@ -187,7 +200,7 @@ func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 		{"cut at the length limit", count(t.A.Cut), count(t.B.Cut)},
 		{"mean characters", number(t.A.Characters, "%.1f"), number(t.B.Characters, "%.1f")},
 		{"mean completion tokens", number(t.A.Tokens, "%.1f"), number(t.B.Tokens, "%.1f")},
-	}
+	}...)
 	if t.Scored > 0 {
 		rows = append(rows, []string{"mean score", number(t.A.Score, "%.4f"), number(t.B.Score, "%.4f")},
 			[]string{"higher score", count(t.Worse), count(t.Better)})
@@ -198,6 +211,12 @@ func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 	return colours.In(terminal.Bold, agreement(t)) + "\n" +
 		terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell })
 }
+
+// maxValue is the widest value in a table, in columns.
+const maxValue = 40
+
+// valueCell formats the value of a setting; "-" for one that the config does not say.
+func valueCell(text string) string { return progress.SanitizeLine(cmp.Or(text, "-"), maxValue) }
 
 // minColumn is the narrowest column of two texts side by side.
 const minColumn = 20
@@ -253,11 +272,13 @@ func cell(r *compare.Row, width int) (lines []string) {
 // breakLines breaks a text into lines of that width, and leaves out what is beyond maxCell.
 func breakLines(text string, width int) (lines []string) {
 	for l := range strings.SplitSeq(text, "\n") {
-		for _, l := range strings.Split(runewidth.Wrap(progress.SanitizeLine(l, 64<<10), width), "\n") {
-			if len(lines) == maxCell {
-				return append(lines, "…")
+		for _, l := range terminal.Wrap(progress.SanitizeLine(l, 64<<10), width) {
+			for _, l := range strings.Split(runewidth.Wrap(l, width), "\n") { // a word may be wider
+				if len(lines) == maxCell {
+					return append(lines, "…")
+				}
+				lines = append(lines, l)
 			}
-			lines = append(lines, l)
 		}
 	}
 	return lines

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,7 +43,14 @@ func TestCompareShowsWhatDiffers(t *testing.T) {
 	f := newFixture(t)
 	f.addAnswers(runA, "yes", "no", "maybe\nor \x1b[31mnot")
 	f.addAnswers(runB, "yes", "never", "maybe")
+	m := hosttest.Load[record.Manifest](t, f.Ports, record.ManifestKey(runB))
+	m.Config.Sampling.Temperature, m.Config.Sampling.Stop = new(0.5), []string{"\x1b[31m"}
+	f.save(record.ManifestKey(runB), m)
 	out := f.rollout("compare", string(runA), string(runB))
+	if line := regexp.MustCompile(`(?m)^sampling\.temperature +- +0\.5$`); !line.MatchString(out.out) ||
+		!strings.Contains(out.out, "sampling.stop") || strings.Contains(out.out, "\x1b[31m") {
+		t.Errorf("the table has not the settings that differ:\n%s", out.out)
+	}
 	for _, want := range []string{"3 items in both runs, matched by", "of 3 pairs of answers, 1 (33%) are the same",
 		string(runA), "mean characters"} {
 		if out.code != 0 || !strings.Contains(out.out, want) {
@@ -82,15 +90,18 @@ func TestCompareRefuses(t *testing.T) {
 	f.addAnswers(runA, "yes")
 	f.addRun(runB, "going", 0, run.Running)
 	f.addEndedRun(runC, run.Completed)
+	const other identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVH"
+	f.addAnswers(other, "yes")
 	for want, args := range map[string][]string{
-		"RUN is missing":                {string(runA)},
-		"has not ended: it is running":  {string(runA), "going"},
-		"has no summary":                {string(runA), string(runC)},
-		`there is no run "typo"`:        {"typo", string(runA)},
-		"use table, jsonl or side":      {string(runA), string(runA), "--format", "html"},
-		"use it without --format jsonl": {string(runA), string(runA), "--json", "--format", "jsonl"},
-		"use 0 or more":                 {string(runA), string(runA), "-n", "-1"},
-		"use index or id":               {string(runA), string(runA), "--by", "name"},
+		"RUN is missing":                    {string(runA)},
+		"has not ended: it is running":      {string(runA), "going"},
+		"has no summary":                    {string(runA), string(runC)},
+		`there is no run "typo"`:            {"typo", string(runA)},
+		"are the same run, " + string(runA): {string(runA), string(runA)},
+		"use table, jsonl or side":          {string(runA), string(runA), "--format", "html"},
+		"use it without --format jsonl":     {string(runA), string(runA), "--json", "--format", "jsonl"},
+		"use 0 or more":                     {string(runA), string(runA), "-n", "-1"},
+		"use index or id":                   {string(runA), string(other), "--by", "name"},
 	} {
 		r := f.rollout(append([]string{"compare"}, args...)...)
 		if r.code == 0 || r.out != "" || !strings.Contains(r.err, want) {

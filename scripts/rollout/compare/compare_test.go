@@ -246,7 +246,10 @@ func TestTotalsSumUpAComparison(t *testing.T) {
 	p := hosttest.New()
 	a := run(t, p, runA, "1", "a=same", "b=short", "c=x", "d!timeout", "e!timeout")
 	b := run(t, p, runB, "1", "a=same", "b=longer", "c!engine", "d=y", "e!refused")
-	totals := compare.NewTotals(a, b)
+	totals, err := compare.NewTotals(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
 	how, err := compare.Compare(t.Context(), p.Blobs, a, b, compare.Options{}, func(p compare.Pair) error {
 		totals.Add(p)
 		return nil

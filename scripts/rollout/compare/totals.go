@@ -1,9 +1,11 @@
 package compare
 
 import (
+	"maps"
 	"slices"
 	"unicode/utf8"
 
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 )
@@ -25,6 +27,17 @@ type Totals struct {
 	Scored uint64 `json:"scored"`
 	Better uint64 `json:"better"`
 	Worse  uint64 `json:"worse"`
+	// Settings are those of the runs' configs that differ, sorted by key.
+	Settings []Setting `json:"settings"`
+}
+
+// Setting is a setting that differs between the runs. A and B are its values in the
+// spelling of JSON; "" for one that a run's config does not say and that is 0, false or
+// empty.
+type Setting struct {
+	Key string `json:"key"` // with dots between its parts
+	A   string `json:"a"`
+	B   string `json:"b"`
 }
 
 // Side sums up one run. The means are null without a value.
@@ -46,7 +59,43 @@ type Side struct {
 }
 
 // NewTotals returns the totals of a comparison that begins.
-func NewTotals(a, b Run) *Totals { return &Totals{A: sideOf(a), B: sideOf(b)} }
+func NewTotals(a, b Run) (*Totals, error) {
+	settings, err := settingsOf(a, b)
+	return &Totals{A: sideOf(a), B: sideOf(b), Settings: settings}, err
+}
+
+// ownKeys are settings that tell runs apart and change no answer, and those of which a
+// comparison has lines of its own.
+var ownKeys = []string{"name", "model.uri"}
+
+func settingsOf(a, b Run) ([]Setting, error) {
+	found := map[string]*Setting{}
+	for _, r := range []struct {
+		config config.Run
+		value  func(*Setting) *string
+	}{
+		{a.Manifest.Config, func(s *Setting) *string { return &s.A }},
+		{b.Manifest.Config, func(s *Setting) *string { return &s.B }},
+	} {
+		values, err := r.config.Values()
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			if found[v.Key] == nil {
+				found[v.Key] = &Setting{Key: v.Key}
+			}
+			*r.value(found[v.Key]) = v.Text
+		}
+	}
+	out := []Setting{}
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if s := found[key]; s.A != s.B && !slices.Contains(ownKeys, key) {
+			out = append(out, *s)
+		}
+	}
+	return out, nil
+}
 
 func sideOf(r Run) Side {
 	return Side{Run: r.Manifest.Run, Name: r.Manifest.Name, Model: r.Manifest.ModelURI, CostUSD: r.Summary.CostUSD}
