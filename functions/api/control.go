@@ -1,15 +1,17 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"rollout/functions/status"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"rollout/events"
+	"rollout/functions/status"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
@@ -57,8 +59,8 @@ func (s *Service) Resume(ctx context.Context, id identity.RunID, reason string) 
 
 // Stop requests that the run ends now. Finished items are kept and written; the
 // other items fail as canceled. Stopping a run that is ending or was stopped
-// changes nothing. A run that ended otherwise is Conflict. reason is logged only,
-// because the control document holds the kind of end.
+// changes nothing. A run that ended otherwise is Conflict. reason becomes the run's
+// message.
 func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
@@ -68,7 +70,7 @@ func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) er
 		if c.Desired == record.DesiredEnd || st.Reason != "" {
 			return c, false, nil
 		}
-		c.Desired, c.Reason = record.DesiredEnd, string(run.ReasonStopped)
+		c.Desired, c.Reason, c.Text = record.DesiredEnd, string(run.ReasonStopped), reason
 		return c, true, nil
 	})
 }
@@ -109,17 +111,27 @@ func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what str
 		return st, err
 	}
 	if m.Refused != "" {
-		return st, errEnded(id, run.Failed, what)
+		return st, errEnded(m, run.Failed, what)
 	}
 	if st.Phase.Ended() && !(what == "stopped" && st.Phase == run.Stopped) {
-		return st, errEnded(id, st.Phase, what)
+		return st, errEnded(m, st.Phase, what)
 	}
 	return st, nil
 }
 
-func errEnded(id identity.RunID, p run.Phase, what string) error {
-	return &fault.Error{Kind: fault.Conflict, Remedy: "submit its input again for a new run",
-		Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, status.FormatPhase(p), what)}
+// errEnded is the Conflict of a run that has ended. Who wanted to resume it is told how what
+// it left unanswered is asked.
+func errEnded(m record.Manifest, p run.Phase, what string) error {
+	e := &fault.Error{Kind: fault.Conflict,
+		Err: fmt.Errorf("run %s has ended (%s): it can't be %s", m.Run, status.FormatPhase(p), what)}
+	switch {
+	case what != "resumed" || p == run.Completed:
+	case m.Refused != "", cmp.Or(m.Kind, config.KindBatch) != config.KindBatch, len(m.Config.Judges()) > 0:
+		e.Remedy = "submit its input again for a new run"
+	default:
+		e.Remedy = fmt.Sprintf("`rollout retry %s --unanswered` asks what is left in a new run", m.Run)
+	}
+	return e
 }
 
 // checkNotEnding returns Conflict for a run that is ending.

@@ -180,6 +180,9 @@ func TestSteering(t *testing.T) {
 	stop := func(d fixture) steer { return d.Stop }
 	const pauses, runs, ends = record.DesiredPause, record.DesiredRun, record.DesiredEnd
 	none := record.Control{}
+	stopped := func(sequence uint64) record.Control {
+		return record.Control{Sequence: sequence, Desired: ends, Reason: "stopped", Text: "why"}
+	}
 	to := func(sequence uint64, desired record.Desired, reason string) record.Control {
 		return record.Control{Sequence: sequence, Desired: desired, Reason: reason}
 	}
@@ -203,10 +206,10 @@ func TestSteering(t *testing.T) {
 		"resume running":             {run.Running, to(5, runs, ""), resume, to(5, runs, ""), 0},
 		"resume never steered":       {run.Running, none, resume, none, 0},
 		"resume failed":              {run.Failed, none, resume, none, fault.Conflict},
-		"stop running":               {run.Running, none, stop, to(1, ends, "stopped"), 0},
-		"stop paused":                {run.Paused, to(4, pauses, ""), stop, to(5, ends, "stopped"), 0},
+		"stop running":               {run.Running, none, stop, stopped(1), 0},
+		"stop paused":                {run.Paused, to(4, pauses, ""), stop, stopped(5), 0},
 		"stop ending":                {run.Ending, to(5, ends, "budget"), stop, to(5, ends, "budget"), 0},
-		"stop finalizing":            {run.Finalizing, none, stop, to(1, ends, "stopped"), 0},
+		"stop finalizing":            {run.Finalizing, none, stop, stopped(1), 0},
 		"stop stopped":               {run.Stopped, to(5, ends, "stopped"), stop, to(5, ends, "stopped"), 0},
 		"stop expired":               {run.Expired, none, stop, none, fault.Conflict},
 	} {

@@ -433,10 +433,10 @@ func TestSealCountsEachItemOnce(t *testing.T) {
 			Counts: shard.Counts{OK: 1, Failed: 1, ByClass: map[string]int{"refused": 1}}})
 		save(2, shard.Doc{State: shard.Pending, Attempt: 1})
 		hosttest.Save(t, d.Ports, record.ControlKey(id),
-			record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
+			record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped", Text: "enough"})
 		d.apply(c, look)
-		if s := d.state(); s.Phase != run.Ending {
-			t.Fatalf("the run is %s", s.Phase)
+		if s := d.state(); s.Phase != run.Ending || s.Message != "enough" {
+			t.Fatalf("the run is %s: %q", s.Phase, s.Message)
 		}
 		<-time.After(time.Minute)
 		d.apply(c, look)

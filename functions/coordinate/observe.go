@@ -42,7 +42,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	case record.DesiredPause:
 		w.DesiredPause = true
 	case record.DesiredEnd:
-		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
+		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ctl.Text
 	}
 	if err := c.observeWorkers(ctx, l, &w, onlyCounts(l.state, w, evs)); err != nil {
 		return w, err

@@ -8,6 +8,7 @@ import (
 	"rollout/functions/status"
 	"rollout/shared/core/run"
 	"rollout/shared/figures"
+	"rollout/shared/record"
 )
 
 // The codes of causes that are not blockers: the run goes on, but slowly.
@@ -87,7 +88,7 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 	s := e.Run
 	out := append([]status.Blocker{}, s.Blockers...)
 	if s.Phase != run.Running && s.Phase != run.Planning {
-		return append(out, itemFailures(s)...)
+		return append(out, itemFailures(p.Manifest, s)...)
 	}
 	c := sumWorkers(p, p.Manifest.NeededPools(p.State))
 	// An engine that is away already explains the speed and the faults, and a limit the
@@ -102,7 +103,7 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 		out = append(out, c.serverFaults()...)
 	}
 	out = append(out, shardTrouble(e)...)
-	out = append(out, itemFailures(s)...)
+	out = append(out, itemFailures(p.Manifest, s)...)
 	return append(out, deadlineRisk(s, now)...)
 }
 
@@ -189,13 +190,13 @@ func shardTrouble(e Explanation) (out []status.Blocker) {
 
 // itemFailures returns the causes that the counts show: at least 5 % of the
 // items failed, or at least a tenth as many tokens were wasted as used.
-func itemFailures(s status.Status) (out []status.Blocker) {
+func itemFailures(m record.Manifest, s status.Status) (out []status.Blocker) {
 	classes := slices.DeleteFunc(failedClasses(s), status.Unanswered)
 	if n := s.Items.AtFault(); n > 0 && 20*n >= s.Items.Committed() && len(classes) > 0 {
 		out = append(out, status.Blocker{Code: HighFailureRate,
 			Text: fmt.Sprintf("%s of %s with a row failed, most as %s", figures.Count(n),
 				figures.Of(s.Items.Committed(), "item"), classes[0]),
-			Remedy: Advice(classes[0])})
+			Remedy: Advice(classes[0], againOf(m))})
 	}
 	if t := s.Tokens; t.Wasted > 0 && 10*t.Wasted >= t.Completion {
 		out = append(out, status.Blocker{Code: TokensWasted,

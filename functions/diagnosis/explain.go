@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -343,7 +344,7 @@ func next(p status.Progress, s status.Status) (out []string) {
 			say("the other items are in %s, one line each with class and reason", s.Errors)
 		}
 		for _, c := range failedClasses(s) {
-			say("%s %s: %s", figures.Count(s.FailedByClass[string(c)]), c, Advice(c))
+			say("%s %s: %s", figures.Count(s.FailedByClass[string(c)]), c, Advice(c, againOf(p.Manifest)))
 		}
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
@@ -379,14 +380,31 @@ func failedClasses(s status.Status) (out []fault.Class) {
 	return out
 }
 
+// Again is how the items of a run are asked once more.
+type Again struct {
+	rest string // what asks those that it left unanswered
+	with string // the beginning of what asks them with another setting
+}
+
+// againOf returns how items of the run are asked once more: by a retry, or by another
+// submission where a run of its kind can't have one.
+func againOf(m record.Manifest) Again {
+	if cmp.Or(m.Kind, config.KindBatch) != config.KindBatch || len(m.Config.Judges()) > 0 {
+		return Again{"submit the file again", "submit what is left with a larger "}
+	}
+	retry := "`rollout retry " + string(m.Run) + " --unanswered`"
+	return Again{retry + " asks them in a new run, which has all rows",
+		retry + " asks them in a new run, which has all rows; give it --set with a larger "}
+}
+
 // Advice returns what the user can do about items that failed with the class.
-func Advice(c fault.Class) string {
+func Advice(c fault.Class, a Again) string {
 	switch c {
 	case fault.InvalidLine:
-		return "correct the line, and submit it in a file of its own"
+		return "correct the line, and submit it in a file of its own: a retry can't help"
 	case fault.DuplicateID:
 		return "an earlier line has the same id and was taken: " +
-			"give the line an id of its own, and submit it in a file of its own"
+			"give the line an id of its own, and submit it in a file of its own: a retry can't help"
 	case fault.TooLong:
 		return "shorten the prompt or max_tokens, or take a model with a longer context"
 	case fault.Refused:
@@ -398,11 +416,11 @@ func Advice(c fault.Class) string {
 	case fault.Timeout:
 		return "no token came in time: lower max_tokens, or raise progress_timeout or request_timeout in [worker]"
 	case fault.Expired:
-		return "the deadline came first: raise limits.deadline, and submit what is left"
+		return "the deadline came first: " + a.with + "limits.deadline"
 	case fault.CanceledItem:
-		return "the run ended before it was answered: submit the file again"
+		return "the run ended before they were answered: " + a.rest
 	case fault.Budget:
-		return "the token budget was used up first: raise limits.tokens, and submit what is left"
+		return "the token budget was used up first: " + a.with + "limits.tokens"
 	case fault.Storage:
 		return "its answer could not be kept, or was lost: free space on the disk, or restore the object that its row " +
 			"names, and submit it again"
@@ -413,7 +431,7 @@ func Advice(c fault.Class) string {
 	case fault.InputChanged:
 		return "the input was replaced while the run went on: the new file is a run of its own"
 	case fault.WorkerLost:
-		return "a worker vanished, and the run was to fail fast: submit the file again, or without limits.fail_fast"
+		return "a worker vanished, and the run was to fail fast: " + a.rest
 	}
 	return "its message says why"
 }

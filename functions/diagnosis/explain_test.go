@@ -233,7 +233,7 @@ func TestExplainOfATrainingNamesItsStepsAndNoServer(t *testing.T) {
 func TestEveryClassHasAdvice(t *testing.T) {
 	t.Parallel()
 	for _, c := range fault.Classes {
-		if a := diagnosis.Advice(c); a == diagnosis.Advice("unknown") {
+		if a := diagnosis.Advice(c, diagnosis.Again{}); a == diagnosis.Advice("unknown", diagnosis.Again{}) {
 			t.Errorf("%s: %s", c, a)
 		}
 	}

@@ -63,9 +63,10 @@ type ItemReport struct {
 
 	manifest record.Manifest // of its role; zero if its input is gone
 	shard    int             // -1 if it is not planned
-	copied   bool            // it asks the same as an earlier item
-	line     []byte          // nil if it is gone or too long
-	row      []byte          // of a checkpoint
+	again    Again
+	copied   bool   // it asks the same as an earlier item
+	line     []byte // nil if it is gone or too long
+	row      []byte // of a checkpoint
 }
 
 // LinePlace is a line of an input.
@@ -130,7 +131,8 @@ func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w
 	if !p.State.Phase.Ended() {
 		return nil, fault.Wrap(why, "look for the item")
 	}
-	t := ItemReport{History: []string{"the input is gone: only the run's files were read"}, shard: -1}
+	t := ItemReport{History: []string{"the input is gone: only the run's files were read"}, shard: -1,
+		again: againOf(p.Manifest)}
 	name := dialect.Name(p.Manifest.Dialect)
 	byID := func(row []byte) bool {
 		id, ok := dialect.ScanID(name, row)
@@ -176,7 +178,7 @@ func (t *ItemReport) say(format string, args ...any) {
 
 // failed sets the fields that an error row determines.
 func (t *ItemReport) failed(f dialect.Failure) {
-	t.State, t.Class, t.Why, t.Next = Failed, f.Class, f.Message, Advice(f.Class)
+	t.State, t.Class, t.Why, t.Next = Failed, f.Class, f.Message, Advice(f.Class, t.again)
 	if status.Unanswered(f.Class) {
 		t.State = NotProcessed
 	}
@@ -185,7 +187,8 @@ func (t *ItemReport) failed(f dialect.Failure) {
 
 // itemReport reports on one line.
 func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLine, now time.Time) (ItemReport, error) {
-	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}, shard: -1}
+	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}, shard: -1,
+		again: againOf(p.Manifest)}
 	loc, err := x.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
 	planned := err == nil
 	if err != nil && !fault.Is(err, fault.NotFound) {
@@ -343,7 +346,7 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 	case d.State == shard.Running && (t.Shard.Verdict == health.Alive || t.Shard.Verdict == ""):
 		t.State, t.Next = Assigned, "it is being asked, or comes next"
 		if t.Class != "" {
-			t.Next = "it gets an error row: " + Advice(t.Class)
+			t.Next = "it gets an error row: " + Advice(t.Class, t.again)
 		}
 	case d.State == shard.Running:
 		t.State, t.Next = Waiting, "another worker takes its shard over in some seconds; rows in its checkpoint are kept"
@@ -388,7 +391,7 @@ func (x *Explainer) pruned(ctx context.Context, p status.Progress, t *ItemReport
 
 // markUnprocessed sets the state of an item without a row in an ended run.
 func (t *ItemReport) markUnprocessed(c fault.Class, why string) {
-	t.State, t.Class, t.Why, t.Next = NotProcessed, c, why, Advice(c)
+	t.State, t.Class, t.Why, t.Next = NotProcessed, c, why, Advice(c, t.again)
 	t.say("%s: its class is %s", why, c)
 }
 

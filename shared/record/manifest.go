@@ -122,6 +122,7 @@ type Control struct {
 	Sequence uint64    `json:"sequence"` // higher by one with every change
 	Desired  Desired   `json:"desired"`
 	Reason   string    `json:"reason,omitempty"` // a run.Reason for DesiredEnd, a text for DesiredPause
+	Text     string    `json:"text,omitempty"`   // why a user ended the run, for DesiredEnd
 	At       time.Time `json:"at"`
 	// Refused is what all requests met when the run last paused because none was
 	// answered. It stays when the run is resumed: if its requests meet that again, its

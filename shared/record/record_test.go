@@ -142,9 +142,11 @@ func TestJSON(t *testing.T) {
 				`"inputs":[{"key":"k","version":"v","size":9,"packed":"gzip","name":"u"}],"dialect":"plain",` +
 				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) +
 				`,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
-		{Control{1, 2, DesiredPause, "why", at, ""},
+		{Control{1, 2, DesiredPause, "why", "", at, ""},
 			`{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
-		{Control{1, 3, DesiredRun, "", at, "status_401"},
+		{Control{1, 4, DesiredEnd, "stopped", "why", at, ""},
+			`{"schema":1,"sequence":4,"desired":"end","reason":"stopped","text":"why","at":"2025-01-01T00:00:00Z"}`},
+		{Control{1, 3, DesiredRun, "", "", at, "status_401"},
 			`{"schema":1,"sequence":3,"desired":"run","at":"2025-01-01T00:00:00Z","refused":"status_401"}`},
 		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0, ""}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
 			Problem: "p", ProblemKind: InputMissing, Control: 6,

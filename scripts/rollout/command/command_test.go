@@ -486,7 +486,7 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 	check(t, f.rollout("pause", "nightly"), 1, "", "run "+string(runA)+" can't be paused: it is ending already")
 	f.addRun(runB, "weekly", time.Minute, run.Expired)
 	check(t, f.rollout("stop", "weekly"), 1, "",
-		"run "+string(runB)+" has ended (expired): it can't be stopped (submit its input again for a new run)")
+		"run "+string(runB)+" has ended (expired): it can't be stopped\n")
 	f.addRun(runC, "hourly", time.Minute, run.Running)
 	f.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready,
 		DueAt: noon.Add(2 * time.Hour)})
@@ -552,6 +552,7 @@ func TestErrorsNameTheirRemedy(t *testing.T) {
 	f := newFixture(t)
 	f.addRun(runA, "nightly", time.Minute, run.Ending)
 	f.addRun(runB, "weekly", time.Hour, run.Completed)
+	f.addRun(runC, "hourly", time.Hour, run.Stopped)
 	folder, csv := t.TempDir(), f.file("x.csv", "a,b\n")
 	batch := f.file("batch.toml", "[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = \"none/*.jsonl\"\n"+
 		"[output]\ndir = \""+filepath.ToSlash(t.TempDir())+"/out\"\n")
@@ -561,7 +562,8 @@ func TestErrorsNameTheirRemedy(t *testing.T) {
 		args   []string
 	}{
 		{1, "wait for its end: `rollout status --dir " + f.dir + "` shows it", []string{"pause", "nightly", "--dir", f.dir}},
-		{1, "submit its input again for a new run", []string{"resume", "weekly", "--dir", f.dir}},
+		{1, "`rollout retry " + string(runC) + " --unanswered --dir " + f.dir + "` asks what is left in a new run",
+			[]string{"resume", "hourly", "--dir", f.dir}},
 		{2, "shorten it", []string{"stop", "nightly", "--reason", strings.Repeat("x", 600), "--dir", f.dir}},
 		{2, "remove them", []string{"stop", "nightly", "--reason", "a\tb", "--dir", f.dir}},
 		{1, "`rollout status --dir " + f.dir + "` lists the runs", []string{"explain", "nobody", "--dir", f.dir}},

@@ -42,7 +42,8 @@ func stopCommand(e *Env) *cobra.Command {
 		name:  "stop",
 		short: "End a run for good",
 		long: "Ends the run now. It writes finished items to the run's files and an error line of class canceled for\n" +
-			"every other item. A stopped run cannot be resumed.",
+			"every other item. A stopped run cannot be resumed; `rollout retry RUN --unanswered` asks the others in a new\n" +
+			"run, which has all rows.",
 		doing:   "stopping",
 		request: (*api.Service).Stop,
 	})

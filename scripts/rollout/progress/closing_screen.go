@@ -42,7 +42,22 @@ func OutcomeOfInstalled(s status.Status, path func(key string) string) error {
 	if cmp.Or(s.Kind, config.KindBatch) != config.KindBatch {
 		return outcome(s, path, "")
 	}
-	return outcome(s, path, fmt.Sprintf("; `rollout retry %s` asks them again", s.Run))
+	return outcome(s, path, retryAdvice(s))
+}
+
+// retryAdvice says what asks the items again that a batch did not answer. A retry does not correct lines.
+func retryAdvice(s status.Status) string {
+	bad := s.FailedByClass[string(fault.InvalidLine)] + s.FailedByClass[string(fault.DuplicateID)]
+	switch left := int(s.Items.Failed) - bad; {
+	case s.Items.Failed == 0:
+		return ""
+	case left <= 0:
+		return "; correct the lines, and submit them in a file of their own"
+	case bad > 0:
+		return fmt.Sprintf("; `rollout retry %s` asks %s again: the lines that are invalid or have an id twice need a "+
+			"correction", s.Run, figures.Of(left, "item"))
+	}
+	return fmt.Sprintf("; `rollout retry %s` asks them again", s.Run)
 }
 
 func outcome(s status.Status, path func(key string) string, retry string) error {
@@ -67,6 +82,9 @@ func outcome(s status.Status, path func(key string) string, retry string) error 
 		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
 		if s.Message != "" {
 			text += ": " + s.Message
+		}
+		if retry != "" && s.Items.Unanswered > 0 {
+			text = WithRemedy(text, fmt.Sprintf("`rollout retry %s --unanswered` asks what is left", s.Run))
 		}
 	}
 	return &OutcomeError{s, text}

@@ -158,6 +158,35 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// A retry asks items again, and corrects no lines.
+func TestOutcomeAdvisesARetryWhereItHelps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		phase            run.Phase
+		unanswered, left uint64
+		classes          map[string]int
+		want             string
+	}{
+		"failed at the server": {run.CompletedWithErrors, 0, 3, map[string]int{"engine": 3},
+			"; `rollout retry " + string(runA) + "` asks them again)"},
+		"broken lines": {run.CompletedWithErrors, 0, 3, map[string]int{"invalid_line": 2, "duplicate_id": 1},
+			"; correct the lines, and submit them in a file of their own)"},
+		"both": {run.CompletedWithErrors, 0, 3, map[string]int{"invalid_line": 2, "timeout": 1},
+			"; `rollout retry " + string(runA) + "` asks 1 item again: the lines"},
+		"stopped": {run.Stopped, 7, 7, map[string]int{"canceled": 7},
+			"(`rollout retry " + string(runA) + " --unanswered` asks what is left)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := progress.OutcomeOfInstalled(status.Status{Run: runA, Phase: c.phase, FailedByClass: c.classes,
+				Items: status.Items{Total: 10, Failed: c.left, Unanswered: c.unanswered}}, progress.ObjectPathIn("D"))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // reply is one answer of a Source.
 type reply func() (status.Status, error)
 
