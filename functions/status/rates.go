@@ -3,6 +3,7 @@ package status
 import (
 	"time"
 
+	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -54,8 +55,7 @@ type heldWork struct {
 // row on.
 func (w heldWork) hasRates() bool { return w.shards > 0 && !w.rowAt.IsZero() }
 
-// heldBy sums up what living workers report about a run. The rates of a worker
-// that holds shards of several runs are divided by the number of shards.
+// heldBy sums up what living workers report about a run.
 func heldBy(id identity.RunID, workers []WorkerStatus) (out heldWork) {
 	for _, w := range workers {
 		if !w.Alive {
@@ -71,15 +71,25 @@ func heldBy(id identity.RunID, workers []WorkerStatus) (out heldWork) {
 		if mine == 0 {
 			continue
 		}
-		share := float64(mine) / float64(len(w.Holds))
+		own := loadOf(id, w, mine)
 		out.shards += mine
-		out.rate += share * w.Load.Rate
-		out.tokenRate += share * w.Load.TokenRate
-		if w.Load.RowAt.After(out.rowAt) {
-			out.rowAt = w.Load.RowAt
+		out.rate += own.Rate
+		out.tokenRate += own.TokenRate
+		if own.RowAt.After(out.rowAt) {
+			out.rowAt = own.RowAt
 		}
 	}
 	return out
+}
+
+// loadOf returns what the run has of a worker, of which it holds that many shards. Workers
+// of versions before RunLoad tell it only where they hold shards of one run alone.
+func loadOf(id identity.RunID, w WorkerStatus, shards int) health.RunLoad {
+	own, ok := w.Load.Of(id)
+	if l := w.Load; !ok && shards == len(w.Holds) {
+		return health.RunLoad{Run: id, InFlight: l.InFlight, Rate: l.Rate, TokenRate: l.TokenRate, RowAt: l.RowAt}
+	}
+	return own
 }
 
 // Training is the progress of a training.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/share"
 	"rollout/shared/document"
@@ -27,6 +28,21 @@ type Share struct {
 	// Total is the sum of the weights of all Runs, this one among them.
 	Total float64 `json:"total_weight"`
 	Runs  int     `json:"runs"`
+	// Requests are those of the run that are in flight in the pool now, AllRequests those
+	// of all runs. Both are of the workers' last heartbeats.
+	Requests    int `json:"requests"`
+	AllRequests int `json:"all_requests"`
+}
+
+// countRequests counts the requests in flight at the pool's living workers.
+func (s *Share) countRequests(id identity.RunID, workers []WorkerStatus) {
+	for _, w := range workers {
+		if !w.Alive || w.Pool != s.Pool {
+			continue
+		}
+		s.AllRequests += w.Load.InFlight
+		s.Requests += loadOf(id, w, w.HeldOf(id)).InFlight
+	}
 }
 
 // sharesOf returns the run's shares of the pools that it needs now, by the documents of
@@ -45,6 +61,7 @@ func sharesOf(p Progress, now time.Time) []Share {
 		if _, listed := doc.Find(part.Run); !listed { // it is taken up just now
 			s.Total, s.Runs = s.Total+s.Weight, s.Runs+1
 		}
+		s.countRequests(part.Run, p.Workers)
 		out = append(out, s)
 	}
 	return out

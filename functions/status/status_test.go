@@ -51,10 +51,17 @@ func TestRates(t *testing.T) {
 			at, num(10), num(200), num(0)},
 		"rate that the worker reports": {func(p *status.Progress) { reports(p, 30) }, at, num(30), num(900), num(15)},
 		"worker reports no row lately": {func(p *status.Progress) { reports(p, 0) }, at, num(0), num(0), nil},
-		"share of a worker of several runs": {func(p *status.Progress) {
+		"its own of a worker of several runs": {func(p *status.Progress) {
 			reports(p, 40)
 			p.Workers[0].Holds = append(p.Workers[0].Holds, health.HeldShard{Run: runB, Shard: 1, Attempt: 1})
-		}, at, num(30), num(900), num(15)},
+			p.Workers[0].Load.Runs = []health.RunLoad{{Run: runA, Rate: 5, TokenRate: 150, RowAt: noon},
+				{Run: runB, Rate: 35, TokenRate: 1050, RowAt: noon}}
+		}, at, num(5), num(150), num(90)},
+		"no row of its own yet": {func(p *status.Progress) {
+			reports(p, 40)
+			p.Workers[0].Load.Runs = []health.RunLoad{{Run: runA, InFlight: 1}}
+			p.State.Counts = shard.Counts{}
+		}, at, nil, nil, nil},
 		"dead worker's rate is ignored": {func(p *status.Progress) {
 			reports(p, 40)
 			p.Workers[0].Alive = false

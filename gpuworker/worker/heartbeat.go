@@ -152,9 +152,9 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), MaxInFlight: w.slots.size(),
 		Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
-		Load: w.stats.load(now, w.slots.busy(), w.limiter.report()), ProbationEngine: w.probationEngine,
-		Control: map[identity.RunID]uint64{},
+		ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
+	b.Load = w.stats.load(now, w.slots.busy(), w.limiter.report(), w.requestsOfRuns())
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
@@ -179,6 +179,20 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		}
 	}
 	return b
+}
+
+// requestsOfRuns returns how many requests are in flight of each run of which the worker
+// holds shards. The caller holds w.mu.
+func (w *Worker) requestsOfRuns() map[identity.RunID]int {
+	requests := map[identity.RunID]int{}
+	for _, h := range w.held {
+		n := 0
+		if h.work != nil {
+			n = h.work.inFlight.count()
+		}
+		requests[h.run] += n
+	}
+	return requests
 }
 
 // controlSeen is a run's control document as last read.

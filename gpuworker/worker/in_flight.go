@@ -63,6 +63,13 @@ func (f *inFlight) end(k int) {
 	f.free = append(f.free, k)
 }
 
+// count returns how many requests are in flight.
+func (f *inFlight) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.since) - len(f.free)
+}
+
 // any reports whether match is true for the age of a request in flight.
 func (f *inFlight) any(now time.Time, match func(elapsed time.Duration) bool) bool {
 	f.mu.Lock()

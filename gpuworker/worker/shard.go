@@ -189,7 +189,7 @@ func (s *Shard) put(item int, row []byte, class fault.Class, t Tokens) bool {
 	}
 	s.rows[item], s.class[item] = s.storeRow(row), class
 	s.open--
-	s.stats.row(t)
+	s.stats.row(s.part.Run, t)
 	c := &s.counts
 	c.PromptTokens += t.Prompt
 	c.CompletionTokens += t.Completion

@@ -2,12 +2,14 @@ package worker
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 	"rollout/shared/text"
@@ -20,8 +22,8 @@ type stats struct {
 	meter observe.Meter // may be nil
 
 	mu        sync.Mutex
-	rows      int64
-	tokens    int64
+	total     rates
+	runs      map[identity.RunID]*rates
 	faults    int64
 	lastFault string
 	outage    error // why the engine can't answer; nil while it can
@@ -30,35 +32,27 @@ type stats struct {
 	answered  int // requests; the last maxDurations are in durations
 
 	// What earlier heartbeats reported.
-	readings    []reading // within rateSpan, oldest first
-	rowAt       time.Time // of the first heartbeat with the newest row
 	outageSince time.Time
 	outageSeen  time.Time // of the last heartbeat at which outage was new
 }
 
-// reading is the counters at an earlier heartbeat.
-type reading struct {
-	at           time.Time
-	rows, tokens int64
-}
-
 const (
-	maxDurations = 128              // requests that the median is taken over
-	rateSpan     = 30 * time.Second // that rates are taken over
-	maxReadings  = 128
+	maxDurations = 128             // requests that the median is taken over
 	maxReason    = 240             // bytes of a reason in a heartbeat
 	outageLasts  = 5 * time.Second // that an idle worker reports an outage without confirmation
 )
 
-// row counts an item that got its row.
-func (t *stats) row(k Tokens) {
+// row counts an item of the run that got its row.
+func (t *stats) row(run identity.RunID, k Tokens) {
 	if t.meter != nil {
 		t.meter.RecordTokens(k.Prompt, k.Completion, k.Wasted)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rows++
-	t.tokens += k.Completion
+	t.total.row(k)
+	if r := t.runs[run]; r != nil { // else it counts from the first heartbeat that lists the run
+		r.row(k)
+	}
 }
 
 // wasted counts tokens that led to no row.
@@ -105,17 +99,12 @@ func (t *stats) ready(err error) {
 }
 
 // load returns what the heartbeat at now reports. Busy is how many requests are
-// in flight, limit how many wait for the pool's limit; nil without one.
-func (t *stats) load(now time.Time, busy int, limit *health.Limit) health.Load {
+// in flight, limit how many wait for the pool's limit; nil without one. Held are the runs
+// of which the worker holds shards, with the requests in flight of each.
+func (t *stats) load(now time.Time, busy int, limit *health.Limit, held map[identity.RunID]int) health.Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch n := len(t.readings); {
-	case n == 0:
-	case t.rows > t.readings[n-1].rows:
-		t.rowAt = now.UTC()
-	case busy == 0 && (limit == nil || limit.Waiting == 0): // idle: the rate counts from the next work
-		t.readings = t.readings[:0]
-	}
+	t.total.read(now, busy > 0 || limit != nil && limit.Waiting > 0)
 	if t.outageNew {
 		t.outageNew, t.outageSeen = false, now
 	}
@@ -128,25 +117,39 @@ func (t *stats) load(now time.Time, busy int, limit *health.Limit) health.Load {
 	case t.outageSince.IsZero():
 		t.outageSince = now.UTC()
 	}
-	t.addReading(reading{now, t.rows, t.tokens})
-	l := health.Load{InFlight: busy, Rows: t.rows, Tokens: t.tokens, RowAt: t.rowAt, MedianMS: t.median().Milliseconds(),
-		Limit: limit, Faults: t.faults,
-		LastFault: t.lastFault, UnavailableReason: shortReason(t.outage), UnavailableSince: t.outageSince}
-	if first := t.readings[0]; now.After(first.at) {
-		seconds := now.Sub(first.at).Seconds()
-		l.Rate, l.TokenRate = float64(t.rows-first.rows)/seconds, float64(t.tokens-first.tokens)/seconds
-	}
+	l := health.Load{InFlight: busy, Rows: t.total.rows, Tokens: t.total.tokens, RowAt: t.total.rowAt,
+		MedianMS: t.median().Milliseconds(), Limit: limit, Faults: t.faults, LastFault: t.lastFault,
+		UnavailableReason: shortReason(t.outage), UnavailableSince: t.outageSince, Runs: t.runLoads(now, held)}
+	l.Rate, l.TokenRate = t.total.perSecond()
 	return l
 }
 
-// addReading adds the counters at a heartbeat and drops those out of rateSpan.
-func (t *stats) addReading(now reading) {
-	tooOld := func(r reading) bool { return now.at.Sub(r.at) > rateSpan || now.at.Before(r.at) }
-	old := 0
-	for old < len(t.readings) && (tooOld(t.readings[old]) || len(t.readings)-old >= maxReadings) {
-		old++
+// runLoads returns what the heartbeat at now reports of the held runs, and forgets those
+// that are not held any more and had no row lately. Its memory is bounded by the shards
+// that a worker holds within rateSpan. The caller holds t.mu.
+func (t *stats) runLoads(now time.Time, held map[identity.RunID]int) []health.RunLoad {
+	if t.runs == nil {
+		t.runs = map[identity.RunID]*rates{}
 	}
-	t.readings = append(slices.Delete(t.readings, 0, old), now)
+	for id, r := range t.runs {
+		if _, ok := held[id]; !ok && (now.Sub(r.rowAt) > rateSpan || len(t.runs) > maxRunRates) {
+			delete(t.runs, id)
+		}
+	}
+	var out []health.RunLoad
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		r := t.runs[id]
+		if r == nil {
+			r = &rates{}
+			t.runs[id] = r
+		}
+		// A run that gets few requests may have none in flight for a while.
+		r.read(now, held[id] > 0 || now.Sub(r.rowAt) <= rateSpan)
+		l := health.RunLoad{Run: id, InFlight: held[id], RowAt: r.rowAt}
+		l.Rate, l.TokenRate = r.perSecond()
+		out = append(out, l)
+	}
+	return out
 }
 
 func (t *stats) median() time.Duration {

@@ -185,7 +185,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Answered() int64 {
 	w.stats.mu.Lock()
 	defer w.stats.mu.Unlock()
-	return w.stats.rows
+	return w.stats.total.rows
 }
 
 // SetInFlight changes how many requests may be in flight at once. Requests

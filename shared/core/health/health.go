@@ -197,6 +197,29 @@ type Load struct {
 	Servers []Server `json:"servers,omitempty"`
 	// Limit is the pool's limit on requests; nil without one.
 	Limit *Limit `json:"limit,omitempty"`
+	// Runs are the runs of which the worker holds shards, in the order of their ids.
+	Runs []RunLoad `json:"runs,omitempty"`
+}
+
+// RunLoad is what one run has of a worker.
+type RunLoad struct {
+	Run      identity.RunID `json:"run"`
+	InFlight int            `json:"busy"` // its requests at the engine now
+	// Rate and TokenRate are its rows and completion tokens per second over the last 30 s,
+	// or since its first request if that is less.
+	Rate      float64   `json:"rate"`
+	TokenRate float64   `json:"token_rate"`
+	RowAt     time.Time `json:"row_at,omitzero"` // of its last row, to within a heartbeat
+}
+
+// Of returns what the run has of the worker.
+func (l Load) Of(id identity.RunID) (RunLoad, bool) {
+	for _, r := range l.Runs {
+		if r.Run == id {
+			return r, true
+		}
+	}
+	return RunLoad{}, false
 }
 
 // Limit is what the worker may ask its engine in a minute.
