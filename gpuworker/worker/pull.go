@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/core/health"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/queue"
 )
 
@@ -69,8 +70,14 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 		}
 		// The visibility timeout covers a claim, not the answers: a message is
 		// acknowledged as soon as its claim holds.
+		asked := w.Clock.Now()
 		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), pollFor)
 		picker.found(len(ms))
+		if err == nil && len(ms) == 0 && q == host.UrgentQueue(w.cfg.Pool) {
+			w.mu.Lock()
+			w.pool.urgentEmpty(asked)
+			w.mu.Unlock()
+		}
 		if err != nil && poll.Err() == nil {
 			w.Log.WarnContext(ctx, "messages can't be received", "error", err)
 			pause(poll, wait)
@@ -121,8 +128,8 @@ func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 func (w *Worker) wanted() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := demand{runs: w.shortRuns()}
-	d.crowded = w.pool.crowded // shortRuns has set it
+	short := w.short()
+	d := demand{runs: short.unsent, sent: short.sent, crowded: w.pool.crowded}
 	ready := w.claiming * w.perShard
 	for _, h := range w.held {
 		if h.work != nil { // else it counts among those being claimed
@@ -195,6 +202,9 @@ func (w *Worker) handle(ctx context.Context, q string, m queue.Message) {
 	w.mu.Lock()
 	w.claiming--
 	w.pool.at = time.Time{}
+	if h != nil {
+		w.pool.claimed(h.run)
+	}
 	w.lastBusy = w.Clock.Now()
 	if w.idle() {
 		w.flush()

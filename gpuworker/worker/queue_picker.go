@@ -9,7 +9,8 @@ import (
 // demand is how many messages the worker wants.
 type demand struct {
 	items int // to keep the engine full
-	runs  int // to hold shards of all runs that share the pool: see shortRuns
+	runs  int // to hold shards of the runs that share the pool and have shards to send: see short
+	sent  int // to hold shards of those that have sent all, which are in the urgent queue
 	// crowded says that nothing comes from the work queue for the sake of runs.
 	crowded bool
 }
@@ -26,7 +27,7 @@ type queuePicker interface {
 
 // urgent returns how many messages to ask the urgent queue for: it has those of the runs
 // that share the pool.
-func (d demand) urgent() int { return max(d.items, d.runs) }
+func (d demand) urgent() int { return min(maxPull, max(d.items, d.runs+d.sent)) }
 
 // work returns how many messages to ask the work queue for. For the sake of runs it is one:
 // the queue may have many of a run that had the pool alone.
@@ -38,7 +39,7 @@ func (d demand) work() int {
 }
 
 // isZero reports whether no message is wanted.
-func (d demand) isZero() bool { return d.items == 0 && d.runs == 0 }
+func (d demand) isZero() bool { return d.items == 0 && d.runs == 0 && d.sent == 0 }
 
 // queuePickers returns the pickers that the worker polls concurrently: a single
 // one that alternates between the pool's queues where requests cost nothing, or
@@ -78,19 +79,27 @@ type alternatingPicker struct {
 }
 
 // urgentEvery bounds how long a busy worker does not look at the urgent queue, and
-// urgentEveryShort how long one that is short of a run does not.
+// urgentEveryShort how long one that is short of a run does not. One that looks for the
+// shards of a run that has sent all waits there for urgentEverySent at most: the engine may
+// need items from the work queue soon.
 const (
 	urgentEvery      = 500 * time.Millisecond
 	urgentEveryShort = 200 * time.Millisecond
+	urgentEverySent  = 50 * time.Millisecond
 )
 
 func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, wait time.Duration) {
 	switch {
 	case d.work() == 0:
-		p.urgent, p.urgentAt = true, now
-		return host.UrgentQueue(p.pool), d.urgent(), urgentEveryShort
+		p.urgent, p.urgentAt, wait = true, now, urgentEveryShort
+		if d.sent > 0 {
+			wait = urgentEverySent
+		}
+		return host.UrgentQueue(p.pool), d.urgent(), wait
 	case d.items == 0:
 		p.urgent = !p.urgent
+	case d.sent > 0:
+		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEverySent
 	default:
 		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
 	}
@@ -99,7 +108,7 @@ func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, 
 		return host.UrgentQueue(p.pool), d.urgent(), 0
 	}
 	switch {
-	case d.runs == 0:
+	case d.runs == 0 && d.sent == 0:
 		wait = longPoll
 	case !p.foundUrgent:
 		wait = urgentEveryShort

@@ -13,19 +13,71 @@ import (
 // A worker divides its requests over the runs of which it holds shards. It therefore holds
 // a shard with items to begin of every run that shares its pool, as far as there are any:
 //
-//	share/<pool> ──▶ shortRuns ──▶ the urgent queue, else the work queue ──▶ claim
+//	share/<pool> ──▶ short ──▶ the urgent queue, else the work queue ──▶ claim
 //
 // The messages of all runs are in the same queues. A worker that is short of one run may
 // receive those of others first; holdLimit bounds what it holds of them.
+//
+// A run that has sent all its shards, as a small one has from its first step on, may have
+// some in the urgent queue, or others may hold all of them. A worker looks for its shards
+// until it finds that queue empty.
 
 // poolRuns is what the worker knows of the runs that share its pool. The caller of its
 // methods holds w.mu.
 type poolRuns struct {
 	doc     share.Doc
-	short   int       // how many of them were short at
+	short   shortRuns // how many of them were short at
 	at      time.Time // this time; zero: it is not known
 	crowded bool      // then the worker held maxHold shards with items to begin
 	unsent  int       // runs of doc that have shards to send
+	// sent are those that have sent all.
+	sent map[identity.RunID]*sentRun
+}
+
+// shortRuns counts the runs of which the worker holds too few items.
+type shortRuns struct {
+	unsent int // those that have shards to send
+	sent   int // those that have sent all, and may have some in the urgent queue
+}
+
+// sentRun is a run all of whose shards were sent.
+type sentRun struct {
+	since time.Time // when the worker first saw that
+	none  bool      // the urgent queue had no message, long enough after that
+}
+
+// sentAfter is how long after its entry the messages of a run are in the urgent queue.
+const sentAfter = 2 * time.Second
+
+// list takes over the document, and what p knows of its runs.
+func (p *poolRuns) list(d share.Doc, now time.Time) {
+	next := poolRuns{doc: d, sent: map[identity.RunID]*sentRun{}}
+	for _, r := range d.Runs {
+		if !r.Sent {
+			next.unsent++
+			continue
+		}
+		next.sent[r.Run] = p.sent[r.Run]
+		if next.sent[r.Run] == nil {
+			next.sent[r.Run] = &sentRun{since: now}
+		}
+	}
+	*p = next
+}
+
+// urgentEmpty says that the urgent queue, asked at that time, had no message.
+func (p *poolRuns) urgentEmpty(asked time.Time) {
+	for _, s := range p.sent {
+		s.none = s.none || asked.Sub(s.since) >= sentAfter
+	}
+	p.at = time.Time{}
+}
+
+// claimed says that the worker has claimed a shard of the run: there may be more.
+func (p *poolRuns) claimed(id identity.RunID) {
+	if s := p.sent[id]; s != nil {
+		s.none = false
+	}
 }
 
 // shortRunsAge is how old the count of short runs may be: it is asked for with each item.
@@ -48,22 +100,22 @@ const (
 // many, as it had the pool alone, must not use up that of the others.
 func holdLimit(runs int) int { return holdPerRun * (runs + 1) }
 
-// shortRuns returns for how many runs of the pool the worker should claim a shard: those
-// with shards to send of which it holds too few items, less the claims under way. It is 0
-// if the pool has one run alone. The caller holds w.mu.
-func (w *Worker) shortRuns() int {
+// short returns for how many runs of the pool the worker should claim a shard: those of
+// which it holds too few items, less the claims under way. It is none if the pool has one
+// run alone. The caller holds w.mu.
+func (w *Worker) short() shortRuns {
 	p := &w.pool
-	if len(p.doc.Runs) < 2 || p.unsent == 0 {
-		return 0
+	if len(p.doc.Runs) < 2 {
+		return shortRuns{}
 	}
 	now := w.Clock.Now()
 	if p.at.IsZero() || now.Sub(p.at) >= shortRunsAge {
 		p.at, p.short = now, w.countShortRuns(now)
 	}
-	return max(0, p.short-w.claiming)
+	return shortRuns{max(0, p.short.unsent-w.claiming), max(0, p.short.sent-w.claiming)}
 }
 
-func (w *Worker) countShortRuns(now time.Time) (short int) {
+func (w *Worker) countShortRuns(now time.Time) (short shortRuns) {
 	ready, of := map[identity.RunID]int{}, map[identity.RunID]int{}
 	counted, all := w.claiming, w.claiming
 	for _, h := range w.held {
@@ -84,11 +136,17 @@ func (w *Worker) countShortRuns(now time.Time) (short int) {
 	begins := w.pace.perSecond()*shortAfter.Seconds() + float64(w.slots.size())
 	total := w.pool.doc.Total(now)
 	for _, r := range w.pool.doc.Runs {
-		if !r.Sent && ready[r.Run] < max(1, int(begins*r.WeightAt(now)/total)) {
-			short++
+		if ready[r.Run] >= max(1, int(begins*r.WeightAt(now)/total)) {
+			continue
+		}
+		if s := w.pool.sent[r.Run]; s == nil {
+			short.unsent++
+		} else if !s.none {
+			short.sent++
 		}
 	}
-	return min(short, maxPull, max(0, holdLimit(w.pool.unsent)-counted))
+	room := min(maxPull, max(0, holdLimit(w.pool.unsent+short.sent)-counted))
+	return shortRuns{min(short.unsent, room), min(short.sent, room)}
 }
 
 // sharesLoop reads which runs share the pool, as often as controls, while the worker holds
@@ -132,17 +190,11 @@ func (w *Worker) readShares(ctx context.Context) error {
 	if _, _, err := host.Load(ctx, w.Docs, record.ShareKey(w.cfg.Pool), &d); err != nil {
 		return err
 	}
-	unsent := 0
-	for _, r := range d.Runs {
-		if !r.Sent {
-			unsent++
-		}
-	}
 	w.mu.Lock()
-	w.pool = poolRuns{doc: d, unsent: unsent}
-	short := w.shortRuns()
+	w.pool.list(d, w.Clock.Now())
+	short := w.short()
 	w.mu.Unlock()
-	if short > 0 {
+	if short != (shortRuns{}) {
 		w.wake()
 	}
 	return nil

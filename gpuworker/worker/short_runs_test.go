@@ -162,6 +162,62 @@ func TestRunWithoutShardsToSendIsNotShort(t *testing.T) {
 	})
 }
 
+// A run that sends all its shards in its first step is entered as one that has sent all.
+// Its messages come a moment later, behind a held shard of another run that lasts for 25 s.
+func TestRunThatHasSentAllShardsIsAskedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, small := newFixture(t, 8, 200), otherRun(1)
+		d.addRun(small, 4, 50, 3*config.PriorityNormal)
+		d.sendWork(0, 1, 2, 3, 4)
+		e := countRuns(time.Second)
+		d.startWith("w1", e, func(c *worker.Config) { c.InFlight = 8 })
+		advance(5 * time.Second)
+		d.share(share.Run{Run: run, Weight: 4}, share.Run{Run: small, Weight: 12, Sent: true})
+		advance(time.Second)
+		for n := range 4 {
+			d.send(host.UrgentQueue("default"), events.Work{Run: string(small), Shard: n, Row: n, Pool: "default"})
+		}
+		before := e.of(run)
+		advance(20 * time.Second)
+		large, own := e.of(run)-before, e.of(small)
+		if own < 105 || own > 125 || large+own < 155 {
+			t.Errorf("in 20 s of 8 requests/s, %d of the small run begin (weight 12), and %d of the large one (weight 4)",
+				own, large)
+		}
+		advance(30 * time.Second)
+		if n := e.of(small); n != 200 {
+			t.Errorf("%d of the 200 items of the small run are asked", n)
+		}
+	})
+}
+
+// A busy worker finds the urgent queue empty once, and looks for a run that has sent all
+// no more.
+func TestRunWhoseShardsOthersHoldIsLookedForOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 2, 2000)
+		d.sendWork(0)
+		q := &billedQueues{Queues: d.Queues, receives: map[string]int{}}
+		d.Queues = q
+		d.startWith("w1", countRuns(time.Second), func(c *worker.Config) { c.InFlight = 8 })
+		advance(5 * time.Second)
+		d.share(share.Run{Run: run, Weight: 4}, share.Run{Run: otherRun(1), Weight: 4, Sent: true})
+		advance(5 * time.Second)
+		count := func() int {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.receives[host.UrgentQueue("default")]
+		}
+		before := count()
+		advance(time.Minute)
+		if n := count() - before; n > 0 {
+			t.Errorf("%d requests for urgent messages in a minute without any", n)
+		}
+	})
+}
+
 // billedQueues counts the requests for messages.
 type billedQueues struct {
 	queue.Queues
