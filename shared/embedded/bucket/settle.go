@@ -37,6 +37,25 @@ func (b *Bucket) Unsettled(ctx context.Context, key string) (string, error) {
 	return fmt.Sprintf("it has just changed: it becomes a run when it has not changed for %s", b.settle), nil
 }
 
+// endSize is how many bytes at the end of a file tell whether another version continues it.
+const endSize = 4 << 10
+
+// bytesBefore returns the last bytes of the object before the offset, at most endSize; nil
+// if they can't be read.
+func (b *Bucket) bytesBefore(key string, offset int64) []byte {
+	fd, err := b.openFile(key)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd) //nolint:errcheck // opened for reading; closing cannot lose data
+	out := make([]byte, min(offset, endSize))
+	n, err := unix.Pread(fd, out, offset-int64(len(out)))
+	if err != nil || n < len(out) {
+		return nil
+	}
+	return out
+}
+
 // writer reports whether a process has the object open for writing, as far as the system
 // shows it, and which if named asks for that. files are looked up where the kernel grants no
 // lease. An object that is gone has none.

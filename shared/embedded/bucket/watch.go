@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -112,6 +113,7 @@ type watchedFile struct {
 	found   blob.Found
 	changed int64  // see Bucket.changeTime
 	round   uint64 // the last scan that found it
+	end     []byte // the last bytes of an announced version
 }
 
 type fileState uint8
@@ -163,7 +165,8 @@ func (w *watcher) run(ctx context.Context, out chan<- blob.Upload) {
 		case <-ctx.Done():
 			return
 		case send <- next:
-			w.files[next.Key].state = fileAnnounced
+			f := w.files[next.Key]
+			f.state, f.end = fileAnnounced, w.bucket.bytesBefore(next.Key, next.Size)
 			w.queue = w.queue[1:]
 		case event := <-events:
 			w.handle(ctx, event)
@@ -291,7 +294,9 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 	if f == nil || f.info.Version != info.Version {
 		next := &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)},
 			changed: w.bucket.changeTime(info.Key)}
-		next.grew = f != nil && inodeOf(f.info) == inodeOf(info)
+		if f != nil && inodeOf(f.info) == inodeOf(info) {
+			next.grew, next.appended = true, w.appendedTo(f, info)
+		}
 		next.found = w.foundOf(f, next)
 		f, w.files[info.Key] = next, next
 	}
@@ -307,6 +312,22 @@ func (w *watcher) record(info blob.Info, wrote bool) {
 		w.pending[info.Key] = f
 		w.wakeAt(f.readyAt(w.options.Quiet, w.options.EmptyRecheck), now)
 	}
+}
+
+// appendedTo returns how many announced versions of the file were its beginnings, now that it
+// changed in place from old to now.
+func (w *watcher) appendedTo(old *watchedFile, now blob.Info) int {
+	if old.state != fileAnnounced {
+		return old.appended // the same change goes on
+	}
+	if len(old.end) == 0 || now.Size <= old.info.Size ||
+		!bytes.Equal(w.bucket.bytesBefore(now.Key, old.info.Size), old.end) {
+		return 0
+	}
+	n := old.appended + 1
+	w.options.Logger.Info("a file grew after it became a run: it becomes one again when it has stopped growing",
+		"subject", now.Key, "quiet", sighting{appended: n}.quietFor(w.options.Quiet))
+	return n
 }
 
 // foundOf returns how a version appeared, whose key had the file old before; nil if it had

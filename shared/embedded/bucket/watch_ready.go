@@ -20,14 +20,33 @@ type sighting struct {
 	grew bool
 	// rechecks counts how often a process had the version open when it was due.
 	rechecks int
+	// appended is how many versions of the file were announced and then grew at their end: a
+	// program appends to it, and opens it each time.
+	appended int
+}
+
+// Bounds of the time for which a file that grew after it was announced must not change: it
+// doubles each time, so that a program that appends now and then makes few runs.
+const (
+	firstAppendedQuiet = 10 * time.Second
+	lastAppendedQuiet  = 10 * time.Minute
+)
+
+// quietFor returns how long the file must not change, where others must not for quiet.
+func (s sighting) quietFor(quiet time.Duration) time.Duration {
+	if s.appended == 0 {
+		return quiet
+	}
+	return max(quiet, min(firstAppendedQuiet<<min(s.appended-1, 10), lastAppendedQuiet))
 }
 
 // readyAt returns when the version may be announced, if the file does not change until
 // then.
 //
 // A complete file is ready at once, and so is a file that was last changed long ago,
-// because it was moved here. Any other file must not change for the time quiet. An empty
-// file waits longer, because some tools create a file first and fill it later.
+// because it was moved here. Any other file must not change for the time quiet, and one
+// that is appended to for longer. An empty file waits longer, because some tools create a
+// file first and fill it later.
 func (s sighting) readyAt(quiet, emptyRecheck time.Duration) time.Time {
 	if s.complete && s.info.Size > 0 {
 		return s.seen
@@ -42,7 +61,7 @@ func (s sighting) readyAt(quiet, emptyRecheck time.Duration) time.Time {
 	if s.info.Size == 0 {
 		return changed.Add(max(quiet, emptyRecheck))
 	}
-	return changed.Add(quiet)
+	return changed.Add(s.quietFor(quiet))
 }
 
 // Bounds of the time between two looks at a version that is due and open for writing.

@@ -61,3 +61,20 @@ func TestEmptyFileWaitsAtLeastQuietTime(t *testing.T) {
 		t.Errorf("ready at %s, want a minute after noon", got)
 	}
 }
+
+func TestAppendedFileWaitsLongerEachTime(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for appended, want := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		s := sighting{info: blob.Info{Size: 5, ModTime: noon}, seen: noon, grew: true, appended: appended}
+		if got := s.readyAt(time.Second, time.Minute).Sub(noon); got != want {
+			t.Errorf("after %d announced beginnings: ready after %s, want %s", appended, got, want)
+		}
+	}
+	if got := (sighting{appended: 1000}).quietFor(time.Second); got != 10*time.Minute {
+		t.Errorf("at most %s, want 10 minutes", got)
+	}
+	if got := (sighting{appended: 1}).quietFor(time.Hour); got != time.Hour {
+		t.Errorf("with a settle time of an hour: %s", got)
+	}
+}

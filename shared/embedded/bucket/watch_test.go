@@ -214,6 +214,28 @@ func TestReplacedFileIsNewVersion(t *testing.T) {
 	wantNothingBefore(t, b, prompts, announced)
 }
 
+// A program that opens the file for each line it appends would make a run of each.
+func TestAppendedFileWaitsUntilItStopsGrowing(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: time.Millisecond, Rescan: never})
+	path := filepath.Join(prompts, "x")
+	oldFile(t, path, "first\n")
+	wantNext(t, b, announced, "prompts/x", len("first\n"))
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("second\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantNothingBefore(t, b, prompts, announced)
+	writeFile(t, path, "another file\n") // in place: not an append
+	wantNext(t, b, announced, "prompts/x", len("another file\n"))
+}
+
 func TestFileRemovedBeforeItsTurnIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
