@@ -8,6 +8,7 @@ import (
 	"rollout/functions/status"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -16,13 +17,14 @@ const MaxMatches = 5
 
 // Find returns the run that text names: the run with that id, else the newest run with
 // that name, else the runs whose ids begin so, the newest first, at most MaxMatches. Ids
-// match in upper and lower case. It returns nothing if no run matches. It reads an index,
-// so that it takes no longer for many runs.
+// match in upper and lower case. It returns nothing if no run matches, and host.ExpiredError if
+// that is a run that has expired, which is found by its id or the beginning of it. It reads an
+// index, so that it takes no longer for many runs.
 func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error) {
 	id := strings.ToUpper(text)
 	if identity.RunID(id).Valid() {
 		r, err := s.Show(ctx, identity.RunID(id))
-		if err == nil || !fault.Is(err, fault.NotFound) {
+		if err == nil || !fault.Is(err, fault.NotFound) || host.IsExpired(err) {
 			return []status.Status{r}, err
 		}
 	}
@@ -43,6 +45,9 @@ func (s *Service) Find(ctx context.Context, text string) ([]status.Status, error
 		return nil, nil
 	}
 	found, err := s.reader.WithPrefix(ctx, id, MaxMatches)
+	if err == nil && len(found) == 0 {
+		err = s.reader.ExpiredWithPrefix(ctx, id)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,11 @@ import (
 // Overview is the state of an installation, or the part that concerns one run,
 // at one time.
 type Overview struct {
-	Runs    []status.Status       `json:"runs"`    // the newest first
-	More    int                   `json:"more"`    // ended runs that are left out
-	Workers []status.WorkerStatus `json:"workers"` // the living first
-	Queues  []status.QueueStatus  `json:"queues"`  // by name
+	Runs    []status.Status       `json:"runs"`              // the newest first
+	More    int                   `json:"more"`              // ended runs that are left out
+	Expired int                   `json:"expired,omitempty"` // as Runs.Expired
+	Workers []status.WorkerStatus `json:"workers"`           // the living first
+	Queues  []status.QueueStatus  `json:"queues"`            // by name
 	// Uploads are prompts files that are not a run, or not yet. The overview of
 	// one run has none.
 	Uploads []Upload `json:"uploads"`
@@ -45,7 +46,7 @@ func (s *Service) Overview(ctx context.Context, page status.Page) (Overview, err
 	if err != nil {
 		return o, err
 	}
-	o.Runs, o.More = runs.Runs, runs.More
+	o.Runs, o.More, o.Expired = runs.Runs, runs.More, runs.Expired
 	if o.Queues, err = s.reader.Queues(ctx, o.pools()); err != nil {
 		return o, err
 	}

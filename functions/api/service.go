@@ -37,6 +37,8 @@ func New(p host.Ports, d config.Deployment, at cloud.Profile) *Service {
 type Runs struct {
 	Runs []status.Status `json:"runs"` // the newest first
 	More int             `json:"more"` // ended runs that are left out
+	// Expired is how many older runs have only their files left.
+	Expired int `json:"expired,omitempty"`
 }
 
 // List returns every run, the newest first. It reads as much as there ever were runs: see
@@ -88,7 +90,7 @@ func (s *Service) runs(ctx context.Context, page status.Page, workers []status.W
 	}
 	out = append(out, ended.Runs...)
 	slices.SortFunc(out, newestFirst)
-	return Runs{out, ended.More}, nil
+	return Runs{out, ended.More, ended.Expired}, nil
 }
 
 // allRuns is runs without the index of ended ones: it reads the manifests of all.
@@ -136,6 +138,9 @@ func (s *Service) statusOf(ctx context.Context, ms []record.Manifest, workers []
 func newestFirst(a, b status.Status) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Run, a.Run))
 }
+
+// Expired returns how many older runs have only their files left.
+func (s *Service) Expired(ctx context.Context) (int, error) { return s.reader.Expired(ctx) }
 
 // KnownUploads returns which of the uploads are runs, or the inputs of earlier runs.
 func (s *Service) KnownUploads(ctx context.Context, uploads []identity.RunID) (map[identity.RunID]bool, error) {

@@ -214,15 +214,16 @@ func without(ids, others []identity.RunID) []identity.RunID {
 const indexPage = 200
 
 // BuildIndex enters the runs of earlier versions, which wrote no index of ended runs and of
-// names, into it, page after page of manifests, and notes that the index is complete. Once it is,
-// BuildIndex is one read. It goes on where an earlier call was interrupted; maxPages bounds
+// names, into it, page after page of manifests, and notes that the index is complete. The
+// index of an earlier version may lack the children of runs: then it enters these. Once all is
+// done, BuildIndex is one read. It goes on where an earlier call was interrupted; maxPages bounds
 // a call; 0 is any number. It is safe beside everything else, also beside another call.
 func (r *Reclaimer) BuildIndex(ctx context.Context, maxPages int) error {
 	var x record.RunIndex
 	if _, _, err := host.Load(ctx, r.Docs, record.RunIndexKey, &x); err != nil {
 		return err
 	}
-	for page := 0; !x.Built && (maxPages == 0 || page < maxPages); page++ {
+	for page := 0; !x.Linked && (maxPages == 0 || page < maxPages); page++ {
 		docs, err := r.Docs.List(ctx, record.ManifestPrefix, x.After, indexPage)
 		if err != nil {
 			return fault.Wrap(err, "list the runs of earlier versions")
@@ -230,19 +231,23 @@ func (r *Reclaimer) BuildIndex(ctx context.Context, maxPages int) error {
 		after := x.After
 		if len(docs) > 0 {
 			after = docs[len(docs)-1].Key
-			if err := r.enterOld(ctx, docs); err != nil {
+			if err := r.enterOld(ctx, docs, x.Built); err != nil {
 				return err
 			}
 		}
 		x, err = changeIndex(ctx, r.Docs, func(x record.RunIndex) (record.RunIndex, bool, error) {
 			switch {
-			case x.Built: // another call was first
+			case x.Linked: // another call was first
 				return x, false, nil
 			case len(docs) > 0:
 				x.After = max(x.After, after)
 				return x, true, nil
 			}
-			x.Built, x.After = true, ""
+			built := x.Built
+			x.Built, x.Linked, x.After = true, true, ""
+			if built {
+				return x, true, nil
+			}
 			var err error
 			x.Ended, err = r.countEnded(ctx, x.Entered)
 			return x, true, err
@@ -254,9 +259,10 @@ func (r *Reclaimer) BuildIndex(ctx context.Context, maxPages int) error {
 	return nil
 }
 
-// enterOld enters runs into the index by name and, if they have ended and are not open
-// there, into that of ended runs. It logs and skips those whose documents can't be read.
-func (r *Reclaimer) enterOld(ctx context.Context, docs []document.Doc) error {
+// enterOld enters runs into the index by name and, if they have ended, are not open there and
+// it is not built, into that of ended runs. It logs and skips those whose documents can't be
+// read.
+func (r *Reclaimer) enterOld(ctx context.Context, docs []document.Doc, built bool) error {
 	var all []record.Manifest
 	for _, d := range docs {
 		m, err := host.DecodeManifest(d)
@@ -267,7 +273,7 @@ func (r *Reclaimer) enterOld(ctx context.Context, docs []document.Doc) error {
 		}
 		all = append(all, m)
 	}
-	if err := r.enterNames(ctx, all); err != nil {
+	if err := r.enterNames(ctx, all); err != nil || built {
 		return err
 	}
 	ended, err := r.endedOf(ctx, all)
@@ -283,7 +289,7 @@ func (r *Reclaimer) skip(ctx context.Context, id identity.RunID, why error) {
 	r.Log.WarnContext(ctx, "a run is not entered into the index", observe.KeyRun, id, observe.KeyError, why)
 }
 
-// enterNames enters runs into the index by name and by input.
+// enterNames enters runs into the index by name, by input and by parent.
 func (r *Reclaimer) enterNames(ctx context.Context, ms []record.Manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(indexWriters)

@@ -20,11 +20,12 @@
 //  5. Pause the runs of pools whose machines fail one after another, and report
 //     the demand for machines.
 //
-// Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads.
+// Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads. An
+// Expirer deletes the documents of runs that ended long ago.
 //
 // The package reports to coordinate, plan and submit, and writes no document of a run
 // except the index of runs. It deletes objects, if a Freer is set: the work files of runs
-// that have ended. Its memory between scans only saves reads: a new process finds the same.
+// that have ended; and with the documents of a run its work files. Its memory between scans only saves reads: a new process finds the same.
 package reclaim
 
 import (
@@ -134,10 +135,13 @@ type ScheduleOptions struct {
 	Uploads UploadOptions
 	// OnNeed is optional. It is called with the demand of the pools of running runs.
 	OnNeed func(pool string, d scaling.Demand)
+	// KeepDocuments is how long after their ends the documents of runs are kept; 0 keeps them.
+	KeepDocuments time.Duration
 }
 
 // ScanOnce scans as a function that a schedule calls each minute, which keeps nothing
-// between two calls. In the first minute of each hour it scans for uploads, too.
+// between two calls. In the first minute of each hour it scans for uploads, too. Then, and
+// while a run is open, it deletes documents of runs that have expired.
 //
 // Without memory it judges workers by their heartbeats and its own clock alone,
 // and relies on that the clocks of all machines are kept. It cannot notice that a
@@ -156,7 +160,23 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	if full {
 		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads))
 	}
+	if o.KeepDocuments > 0 && (full || !r.idle) {
+		err = errors.Join(err, expireSome(ctx, p, o.KeepDocuments))
+	}
 	return err
+}
+
+// maxExpireCalls bounds what a call of ScanOnce does for runs that expire.
+const maxExpireCalls = 5
+
+func expireSome(ctx context.Context, p host.Ports, keep time.Duration) error {
+	e := NewExpirer(p, ExpireOptions{Keep: keep})
+	for range maxExpireCalls {
+		if more, err := e.Expire(ctx); err != nil || !more {
+			return fault.Wrap(err, "delete the documents of runs that ended long ago")
+		}
+	}
+	return nil
 }
 
 // hourly reports whether it is the first minute of an hour.

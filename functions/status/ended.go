@@ -48,6 +48,8 @@ type Page struct {
 type Ended struct {
 	Runs []Status // the last to end first
 	More int      // how many more there are
+	// Expired is how many runs had ended and have no documents any more.
+	Expired int
 	// Indexed is false if the index of runs is not complete yet: then it has no runs, and
 	// Manifests has all.
 	Indexed bool
@@ -70,7 +72,7 @@ func (r *Reader) Ended(ctx context.Context, page Page) (out Ended, err error) {
 	if err := decodeDoc(docs[0], &index); err != nil || !index.Built {
 		return out, err
 	}
-	out.Indexed = true
+	out.Indexed, out.Expired = true, index.Expired
 	defer func() { out.More = max(0, index.Ended-len(out.Runs)) }()
 	for after, entries := docs[0].Key, docs[1:]; ; {
 		for _, d := range entries {
@@ -158,6 +160,42 @@ func (r *Reader) WithPrefix(ctx context.Context, prefix string, limit int) (out 
 		out = append(out, m)
 	}
 	return out, nil
+}
+
+// ExpiredWithPrefix returns host.ExpiredError if exactly one run whose id begins so has expired,
+// and nil otherwise.
+func (r *Reader) ExpiredWithPrefix(ctx context.Context, prefix string) error {
+	docs, err := r.ports.Docs.List(ctx, record.FoundPrefix+prefix, "", document.MaxPage)
+	if err != nil {
+		return fault.Wrap(err, "look for runs that have expired by their ids")
+	}
+	var only identity.RunID
+	for _, d := range docs {
+		var f record.FoundInput
+		id, ok := record.RunFromKey(d.Key)
+		if err := decodeDoc(d, &f); err != nil {
+			return err
+		}
+		switch {
+		case !ok || f.Expired == nil:
+		case only != "":
+			return nil
+		default:
+			only = id
+		}
+	}
+	if only == "" {
+		return nil
+	}
+	_, err = host.LoadManifest(ctx, r.ports.Docs, only)
+	return err
+}
+
+// Expired returns how many runs had ended and have no documents any more.
+func (r *Reader) Expired(ctx context.Context) (int, error) {
+	var index record.RunIndex
+	_, _, err := host.Load(ctx, r.ports.Docs, record.RunIndexKey, &index)
+	return index.Expired, err
 }
 
 // Indexed reports whether the index of runs has every run.

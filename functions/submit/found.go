@@ -86,7 +86,8 @@ func uploadOf(bucket string, m record.Manifest) (in record.Input, ok bool) {
 //
 // An object that was there when the bucket's watch began is compared with the runs that were
 // made of its key, size and config. One that came back to a key without an object is
-// compared with the open runs of its key, which miss it.
+// compared with the open runs of its key, which miss it. The input of a run that has expired is
+// an ExpiredError.
 func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg config.Run) (
 	m record.Manifest, ok bool, err error) {
 	var runs []identity.RunID
@@ -101,6 +102,10 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 	}
 	for _, id := range runs {
 		m, err := host.LoadManifest(ctx, s.Docs, id)
+		var expired *host.ExpiredError
+		if errors.As(err, &expired) && s.movedSince(*expired, e) {
+			return m, false, errors.Join(err, s.noteFound(ctx, id, e))
+		}
 		if errors.Is(err, host.ErrNoRun) { // an upload that did not become a run
 			continue
 		}
@@ -124,7 +129,7 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 		case err != nil:
 			return m, false, err
 		case same:
-			return m, true, s.noteFound(ctx, m, e)
+			return m, true, s.noteFound(ctx, m.Run, e)
 		}
 	}
 	return m, false, nil
@@ -180,14 +185,21 @@ func (s *Submitter) sameInput(ctx context.Context, m record.Manifest, e events.O
 }
 
 // noteFound records that the object of the event is the input of the run.
-func (s *Submitter) noteFound(ctx context.Context, m record.Manifest, e events.ObjectCreated) error {
+func (s *Submitter) noteFound(ctx context.Context, id identity.RunID, e events.ObjectCreated) error {
 	upload := identity.UploadRun(s.opts.Deployment.Bucket, e.Key, e.Version)
-	s.Log.InfoContext(ctx, "an object is the input of an earlier run", observe.KeyRun, m.Run, "key", e.Key)
-	_, err := host.Save(ctx, s.Docs, record.FoundKey(upload), record.FoundInput{Schema: record.Schema, Run: m.Run}, "")
+	s.Log.InfoContext(ctx, "an object is the input of an earlier run", observe.KeyRun, id, "key", e.Key)
+	_, err := host.Save(ctx, s.Docs, record.FoundKey(upload), record.FoundInput{Schema: record.Schema, Run: id}, "")
 	if fault.Is(err, fault.Conflict) {
 		return nil
 	}
-	return fault.Wrap(err, "note that %s is the input of run %s", e.Key, m.Run)
+	return fault.Wrap(err, "note that %s is the input of run %s", e.Key, id)
+}
+
+// movedSince reports whether the object of the event is the input of a run that has expired, of
+// the same key and size, as far as the bucket tells: its bytes and the config are not known any
+// more.
+func (s *Submitter) movedSince(x host.ExpiredError, e events.ObjectCreated) bool {
+	return s.opts.Moved != nil && x.Version != "" && s.opts.Moved(x.Version, e.Version)
 }
 
 // refusedBefore reports whether the object of the event was refused for the same reason
@@ -209,7 +221,7 @@ func (s *Submitter) refusedBefore(ctx context.Context, m record.Manifest, e even
 			return false, err
 		}
 		if old.Refused == m.Refused {
-			return true, s.noteFound(ctx, old, e)
+			return true, s.noteFound(ctx, old.Run, e)
 		}
 	}
 	return false, nil

@@ -32,6 +32,8 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	switch first, err := host.LoadManifest(ctx, s.Docs, id); {
 	case err == nil:
 		return s.announce(ctx, first)
+	case host.IsExpired(err):
+		return s.passOver(ctx, err)
 	case !fault.Is(err, fault.NotFound):
 		return err
 	}
@@ -69,6 +71,20 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 		}
 	}
 	return s.create(ctx, m)
+}
+
+// checkParent returns NotFound if the parent of a child has expired or is about to. It is called
+// when the child is noted under its parent: a parent that expires later finds the note.
+func (s *Submitter) checkParent(ctx context.Context, parent identity.RunID) error {
+	var x record.RunIndex
+	if _, _, err := host.Load(ctx, s.Docs, record.RunIndexKey, &x); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(x.Expiring, func(of record.Expiring) bool { return of.Run() == parent }) {
+		return fault.New(fault.NotFound, "the documents of run %s, which the retry reads, are about to expire", parent)
+	}
+	_, err := host.LoadManifest(ctx, s.Docs, parent)
+	return err
 }
 
 // CheckRetry reports why a run cannot have a child with that Parent; nil if it can.

@@ -81,6 +81,8 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 		switch known, err := host.LoadUpload(ctx, s.Docs, id); {
 		case err == nil:
 			return s.announce(ctx, known)
+		case host.IsExpired(err):
+			return s.passOver(ctx, err)
 		case !fault.Is(err, fault.NotFound):
 			return err
 		}
@@ -100,6 +102,8 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 	}
 	if e.Found != "" && m.Refused == "" {
 		switch earlier, ok, err := s.found(ctx, e, cfg); {
+		case host.IsExpired(err):
+			return s.passOver(ctx, err)
 		case err != nil:
 			return err
 		case ok:
@@ -107,6 +111,12 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 		}
 	}
 	return s.createUnless(ctx, m, cfg, func(m record.Manifest) (bool, error) { return s.refusedBefore(ctx, m, e) })
+}
+
+// passOver logs that nothing is done for a run that has expired: its input was an input before.
+func (s *Submitter) passOver(ctx context.Context, expired error) error {
+	s.Log.InfoContext(ctx, "not run again", observe.KeyError, expired)
+	return nil
 }
 
 // twin returns a prompts file whose name differs from that of key in its packing alone,
@@ -152,6 +162,8 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 	switch first, err := host.LoadManifest(ctx, s.Docs, m.Run); {
 	case err == nil:
 		return s.announce(ctx, first)
+	case host.IsExpired(err):
+		return s.passOver(ctx, err)
 	case !fault.Is(err, fault.NotFound):
 		return err
 	}
@@ -184,6 +196,14 @@ func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	m = saveable(m)
 	if err := s.noteNames(ctx, m); err != nil {
 		return err
+	}
+	if m.Parent != nil && m.Refused == "" {
+		switch err := s.checkParent(ctx, m.Parent.Run); {
+		case fault.Is(err, fault.NotFound):
+			m.Refused = err.Error()
+		case err != nil:
+			return err
+		}
 	}
 	if err := s.noteOpen(ctx, m.Run); err != nil {
 		return err

@@ -65,6 +65,10 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 		return nil, fault.New(fault.Canceled, "worker is draining")
 	}
 	of, err := w.runInfo(ctx, key.run)
+	if host.IsExpired(err) {
+		w.Log.InfoContext(ctx, "a message for a run that has expired is dropped", "run", key.run, "error", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -260,20 +264,23 @@ func (w *Worker) removeHeld(h *heldShard) {
 	w.wake()
 }
 
-// runInfo is what a worker knows of a run. It never changes.
+// runInfo is what a worker knows of a run. It never changes while the run exists.
 type runInfo struct {
 	manifest record.Manifest
 	kind     kind.Kind
+	readAt   time.Time
 }
 
-// runInfo returns the run's manifest and kind, from a cache.
+// runInfo returns the run's manifest and kind, from a cache: see record.ManifestTrust.
 func (w *Worker) runInfo(ctx context.Context, run identity.RunID) (of runInfo, err error) {
+	now := w.Clock.Now()
 	w.mu.Lock()
 	of, ok := w.runs[run]
 	w.mu.Unlock()
-	if ok {
+	if ok && now.Sub(of.readAt) < record.ManifestTrust {
 		return of, nil
 	}
+	of = runInfo{readAt: now}
 	if of.manifest, err = host.LoadManifest(ctx, w.Docs, run); err != nil {
 		return of, err
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -17,16 +19,39 @@ import (
 // run from anything else of a run that is not found.
 var ErrNoRun = errors.New("there is no run")
 
+// ExpiredError is the cause of LoadManifest's NotFound error of a run that has expired. It is
+// ErrNoRun, too.
+type ExpiredError struct {
+	Run identity.RunID
+	record.Expired
+}
+
+// Error says which run has expired, and when it ended.
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("run %s (%.64q) ended on %s as %s, and its documents have expired", e.Run, e.Name,
+		e.EndedAt.UTC().Format(time.DateOnly), strings.ReplaceAll(e.Phase, "_", " "))
+}
+
+// Is reports whether target is ErrNoRun.
+func (e *ExpiredError) Is(target error) bool { return target == ErrNoRun }
+
+// IsExpired reports whether an error is about a run that has expired.
+func IsExpired(err error) bool {
+	var expired *ExpiredError
+	return errors.As(err, &expired)
+}
+
 // LoadManifest reads and decodes a run's manifest. An id without one, or that
-// cannot be a run's, is NotFound with the cause ErrNoRun. A damaged document, or
-// the manifest of another run, is Corrupt; one of a newer schema is Invalid.
+// cannot be a run's, is NotFound with the cause ErrNoRun or, of a run that has expired, with an
+// ExpiredError. A damaged document, or the manifest of another run, is Corrupt; one of a newer
+// schema is Invalid.
 func LoadManifest(ctx context.Context, docs document.Store, id identity.RunID) (record.Manifest, error) {
 	if !id.Valid() {
 		return record.Manifest{}, noRun(id)
 	}
 	d, err := docs.Get(ctx, record.ManifestKey(id))
 	if fault.Is(err, fault.NotFound) {
-		return record.Manifest{}, noRun(id)
+		return record.Manifest{}, noManifest(ctx, docs, id)
 	}
 	if err != nil {
 		return record.Manifest{}, fault.Wrap(err, "load %s", record.ManifestKey(id))
@@ -71,6 +96,19 @@ func LoadManifests(ctx context.Context, docs document.Store, ids []identity.RunI
 		}
 	}
 	return out, nil
+}
+
+// noManifest returns why a run has no manifest: it has expired, or never was.
+func noManifest(ctx context.Context, docs document.Store, id identity.RunID) error {
+	var found record.FoundInput
+	switch _, _, err := Load(ctx, docs, record.FoundKey(id), &found); {
+	case err != nil:
+		return err
+	case found.Expired == nil:
+		return noRun(id)
+	}
+	return &fault.Error{Kind: fault.NotFound, Err: &ExpiredError{id, *found.Expired},
+		Remedy: "its files are in " + record.OutputKey(id, "") + ": `rollout results " + string(id) + "` reads them"}
 }
 
 func noRun(id identity.RunID) error {

@@ -21,6 +21,7 @@ const (
 	ManifestPrefix  = "run/"
 	OpenRunPrefix   = "open/"
 	HeartbeatPrefix = "beat/"
+	FoundPrefix     = "found/"
 )
 
 // OwnerKey is the key of the object that says which installation owns the bucket, and
@@ -40,7 +41,7 @@ const LimitPrefix = "limit/"
 // Keys of documents.
 func ManifestKey(r identity.RunID) string    { return ManifestPrefix + string(r) }
 func OpenRunKey(r identity.RunID) string     { return OpenRunPrefix + string(r) }
-func FoundKey(upload identity.RunID) string  { return "found/" + string(upload) }
+func FoundKey(upload identity.RunID) string  { return FoundPrefix + string(upload) }
 func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
 func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
 func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }

@@ -99,9 +99,14 @@ func (m Manifest) InputName(input int) string {
 // run, though its version is another one, because the folder was restored or copied, or
 // the file was put back. upload is the id that the object would have had as a run of its
 // own. Submit creates the document, and it never changes.
+//
+// The document of the run's own id is what stays of a run that has expired; reclaim writes
+// it. It is never deleted: it has some 200 bytes, and without it the object that the run was
+// made from would become a run again, also one that comes back after years.
 type FoundInput struct {
-	Schema int            `json:"schema"`
-	Run    identity.RunID `json:"run"`
+	Schema  int            `json:"schema"`
+	Run     identity.RunID `json:"run"`
+	Expired *Expired       `json:"expired,omitempty"`
 }
 
 // Desired is the desired state of a run. Example: "pause".

@@ -47,6 +47,15 @@ type RunIndex struct {
 	// Entered are runs that are counted and whose notes under open/ may be left. A change that
 	// is repeated after a crash, or by another process, is not counted again.
 	Entered []identity.RunID `json:"entered,omitempty"`
+	// Linked says that every child is entered under its parent: see ParentPrefix. Runs of
+	// earlier versions are entered as those of which Built tells. No run expires before.
+	Linked bool `json:"linked,omitempty"`
+	// Expired counts the runs whose documents were deleted, and Expiring are those whose
+	// documents are being deleted. ExpireAfter is the entry behind which to look for more; "" is
+	// the first one that is old enough.
+	Expired     int        `json:"expired,omitempty"`
+	Expiring    []Expiring `json:"expiring,omitempty"`
+	ExpireAfter string     `json:"expire_after,omitempty"`
 }
 
 // NamedRun is an entry of the index of runs by what users call them: a name, or the key of
@@ -68,24 +77,29 @@ func NamePrefix(name string) string { return namedPrefix("name " + name) }
 // InputPrefix returns the prefix of the entries of runs that were made from an object.
 func InputPrefix(key string) string { return namedPrefix("input " + key) }
 
+// ParentPrefix returns the prefix of the entries of the children of a run.
+func ParentPrefix(parent identity.RunID) string { return namedPrefix("parent " + string(parent)) }
+
 // namedPrefix keeps keys short and printable, whatever users call their runs.
 func namedPrefix(text string) string {
 	return NamedPrefix + identity.NewHasher().Content([]byte(text)).String()[:32] + "/"
 }
 
-// NamedKey returns the key of the entry of a run under a NamePrefix or an InputPrefix.
+// NamedKey returns the key of the entry of a run under a NamePrefix, an InputPrefix or a
+// ParentPrefix.
 func NamedKey(prefix string, created time.Time, r identity.RunID) string {
 	return prefix + descending(created) + "." + string(r)
 }
 
-// NamedEntry is an entry of the index by name or by input, and its key.
+// NamedEntry is an entry of the index by name, by input or by parent, and its key.
 type NamedEntry struct {
 	Key string
 	NamedRun
 }
 
-// NamedEntries returns the entries of a run: that by its name and, if it may have been made
-// from an upload and byInput is set, that by its input.
+// NamedEntries returns the entries of a run: that by its name and, of a child, that under its
+// parent. If it may have been made from an upload and byInput is set, there is one by its
+// input, too.
 func NamedEntries(m Manifest, byInput bool) []NamedEntry {
 	entry := func(prefix string, size int64) NamedEntry {
 		return NamedEntry{NamedKey(prefix, m.CreatedAt, m.Run),
@@ -94,6 +108,9 @@ func NamedEntries(m Manifest, byInput bool) []NamedEntry {
 	out := []NamedEntry{entry(NamePrefix(m.Name), 0)}
 	if byInput && len(m.Inputs) == 1 && m.Parent == nil {
 		out = append(out, entry(InputPrefix(m.Inputs[0].Key), m.Inputs[0].Size))
+	}
+	if m.Parent != nil {
+		out = append(out, entry(ParentPrefix(m.Parent.Run), 0))
 	}
 	return out
 }

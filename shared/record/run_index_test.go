@@ -49,7 +49,12 @@ func TestEntriesByNameAreSeparateAndSortTheNewestFirst(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if m.Parent = new(Parent); len(NamedEntries(m, true)) != 1 || len(NamedEntries(later, false)) != 1 {
-		t.Error("a child, and a run of a cloud, have an entry by input")
+	m.Parent = &Parent{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVX"}
+	child := NamedEntries(m, true)
+	if len(child) != 2 || child[1].Key[:len(ParentPrefix(m.Parent.Run))] != ParentPrefix(m.Parent.Run) {
+		t.Errorf("a child has the entries %+v, want those by name and by parent", child)
+	}
+	if len(NamedEntries(later, false)) != 1 {
+		t.Error("a run of a cloud has an entry by input")
 	}
 }
