@@ -159,6 +159,8 @@ func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 		Timings: host.Timings(s.Deployment.Health),
 		OnNeed:  machines.Record,
 		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check},
+
+		KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
 		if err := reclaim.ScanOnce(ctx, s.Ports, o); err != nil {

@@ -49,6 +49,8 @@ func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle 
 	switch {
 	case err == nil:
 		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
+	case host.IsExpired(err): // nothing is left to do for its run
+		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
 	case fault.Is(err, fault.Invalid):
 		err = s.DeadLetter(ctx, q, m, err)
 	default:

@@ -131,6 +131,9 @@ func (s *System) Run(ctx context.Context) error {
 	if s.freer != nil {
 		all.Go(func() { s.runFree(ctx) })
 	}
+	if s.cfg.Deployment.Storage.KeepDocuments > 0 {
+		all.Go(func() { s.runExpire(ctx) })
+	}
 	for range dispatchConcurrency {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}

@@ -70,11 +70,11 @@ func (p partitions) partitionsFor(prefix string) (names []string) {
 }
 
 // ListedPrefixes returns the first parts of keys that the product lists or that
-// an IAM policy names: runs, open and ended runs, the index by name, heartbeats, workers, fleets, the limits of
-// pools, the installation's id, the scan for uploads, and the snapshots and content of
-// trainings. The list must not change during
-// the life of a table, except for kinds of documents that the table never had.
+// an IAM policy names: runs, open, ended and expired runs, the index by name, heartbeats, workers,
+// fleets, the limits of pools, the installation's id, the scan for uploads, and the snapshots and
+// content of trainings. The list must not change during the life of a table, except for kinds of
+// documents that the table never had.
 func ListedPrefixes() []string {
-	return []string{"run", "open", "ended", "named", "beat", "worker", "fleet", "limit", "installation", "uploads",
-		"snapshot", "content"}
+	return []string{"run", "open", "ended", "found", "named", "beat", "worker", "fleet", "limit", "installation",
+		"uploads", "snapshot", "content"}
 }

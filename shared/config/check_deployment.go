@@ -17,7 +17,9 @@ const (
 	maxServers   = 256
 	maxPerMinute = 1_000_000_000
 	maxSettle    = Duration(time.Hour)
-	maxPrice     = 1_000_000 // dollars for a million tokens
+	// minKeepDocuments is longer than a message or a worker may be late without being given up.
+	minKeepDocuments = Duration(time.Hour)
+	maxPrice         = 1_000_000 // dollars for a million tokens
 
 	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
 	// A pool's name must not end with it, because its queue has the same name.
@@ -114,6 +116,9 @@ func (s WorkStorage) check(c *checker, at string, inCloud bool) {
 	}
 	if inCloud && s.KeepWork == KeepWorkAll {
 		c.add(at+".keep_work", "the lifecycle of the bucket deletes work files: remove it")
+	}
+	if d := s.KeepDocuments; d < 0 || d > 0 && d < minKeepDocuments {
+		c.add(at+".keep_documents", "must be \"0s\", which keeps them, or at least %s, is %s", minKeepDocuments.Std(), d.Std())
 	}
 }
 

@@ -36,11 +36,14 @@ type PromptsFolder struct {
 	Settle Duration `toml:"settle"`
 }
 
-// WorkStorage says what an installation on one machine keeps of a run that has ended besides
-// its output files. In a cloud, the bucket's lifecycle decides.
+// WorkStorage says what an installation keeps of a run that has ended besides its output
+// files. In a cloud, the bucket's lifecycle decides about work files.
 type WorkStorage struct {
-	// KeepWork is KeepWorkIndex or KeepWorkAll; default: KeepWorkIndex.
+	// KeepWork is KeepWorkIndex or KeepWorkAll; default: KeepWorkIndex. It is for one machine.
 	KeepWork string `toml:"keep_work"`
+	// KeepDocuments is how long after its end the documents of a run are kept, and its work
+	// files on one machine; 0, the default, keeps them.
+	KeepDocuments Duration `toml:"keep_documents"`
 }
 
 // Values of WorkStorage.KeepWork.

@@ -83,7 +83,7 @@ func (f Infer) checkPaths(c *checker) {
 	c.text("input.glob", f.Input.Glob, maxText)
 	c.text("output.dir", f.Output.Dir, maxText)
 	c.text("storage.path", f.Storage.Path, maxText)
-	WorkStorage{f.Storage.KeepWork}.check(c, "storage", false)
+	WorkStorage{KeepWork: f.Storage.KeepWork}.check(c, "storage", false)
 	globOK := doublestar.ValidatePathPattern(f.Input.Glob)
 	switch {
 	case f.Input.Glob == "":

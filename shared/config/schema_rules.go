@@ -232,8 +232,8 @@ func schemaRules() map[string]schemaRule {
 		"InferStorage.path": text, "InferStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
 		"InferWorkers.count": between(1, maxWorkers),
 
-		"WorkStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
-		"Deployment.secrets":    named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
+		"WorkStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll), "WorkStorage.keep_documents": zero,
+		"Deployment.secrets": named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
 		"Engine.stream": choice("", StreamAuto, StreamAlways, StreamNever), "Engine.in_flight": between(0, maxInFlight),
 		"Engine.prompt_price": between(0, maxPrice), "Engine.completion_price": between(0, maxPrice),
 		"Engine.ready":         {pattern: "^(|auto|none|/.*)$", maxLength: maxText},

@@ -17,6 +17,7 @@ func main() {
 	lambda.Main("reclaim", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, 0)
 		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record,
+			KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
 				CheckOwner: ownership.OfCloud(s).Check}}
 		return lambda.Timer(func(ctx context.Context) error {

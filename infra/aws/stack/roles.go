@@ -22,6 +22,7 @@ const (
 	fleets       = "fleet/"
 	open         = "open/"
 	ended        = record.EndedPrefix
+	found        = record.FoundPrefix
 	names        = record.NamedPrefix
 	poolLimits   = record.LimitPrefix
 	installation = "installation/"
@@ -77,14 +78,21 @@ func (b *builder) functionGrants(function string) []grant {
 			b.sendMessages(host.CoordinateQueue, deadTasks()),
 		)
 	case reclaim:
+		written, deleted := []string{beats, workers, open, ended, names, uploads}, []string{beats, workers, open}
+		listed := []string{beats, open, runs, ended} // runs and ended: for the index of those of an earlier version
+		if b.Deployment.Storage.KeepDocuments > 0 {  // the documents of runs expire
+			written = append(written, found)
+			deleted = append(deleted, runs, ended, names, shards, others)
+			listed = append(listed, names)
+		}
 		return join(
 			b.readObjects(record.WorkPrefix),    // the plan has the roles of shards
 			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
-			b.queryDocuments(beats, open, runs, ended), // runs and ended: for the index of those of an earlier version
-			b.writeDocuments(beats, workers, open, ended, names, uploads),
-			b.deleteDocuments(beats, workers, open),
+			b.queryDocuments(listed...),
+			b.writeDocuments(written...),
+			b.deleteDocuments(deleted...),
 			b.measureQueues(pools...),
 			b.sendMessages(host.CoordinateQueue),
 			b.invokeFunctions(submit, plan),
@@ -103,7 +111,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
 			b.listObjects(record.PromptsPrefix), // to find prompts without a run
 			b.readDocuments(),
-			b.queryDocuments(runs, open, ended, names, beats),
+			b.queryDocuments(runs, open, ended, found, names, beats),
 			b.writeDocuments(others),
 			b.measureAllQueues(),
 			b.sendMessages(host.CoordinateQueue),

@@ -33,7 +33,7 @@ func (b *builder) viewerGrants() []grant {
 		b.readOwner(),
 		b.readVersioning(),
 		b.readDocuments(),
-		b.queryDocuments(runs, open, ended, names, beats),
+		b.queryDocuments(runs, open, ended, found, names, beats),
 		b.measureAllQueues(),
 	)
 }
