@@ -234,7 +234,7 @@ func (b Batch) revision() string {
 
 func (b Batch) manifest(ctx context.Context) (m record.Manifest, found bool, err error) {
 	m, err = host.LoadManifest(ctx, b.Local.Ports.Docs, b.Run)
-	if errors.Is(err, host.ErrNoRun) {
+	if errors.Is(err, host.ErrNoRun) && !host.IsExpired(err) {
 		return m, false, nil
 	}
 	return m, err == nil, err

@@ -13,9 +13,13 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
+	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/installation"
+	"rollout/shared/record"
 )
 
 // matchRun returns the run that text names among runs, which must be sorted newest first: the run with that id, else
@@ -68,7 +72,16 @@ func findRun(ctx context.Context, service *api.Service, text string) (status.Sta
 	if err != nil {
 		return status.Status{}, err
 	}
-	return matchRun(found, text)
+	r, err := matchRun(found, text)
+	if !fault.Is(err, fault.NotFound) {
+		return r, err
+	}
+	expired, countErr := service.Expired(ctx)
+	if countErr != nil || expired == 0 {
+		return r, errors.Join(err, countErr)
+	}
+	return r, &fault.Error{Kind: fault.NotFound, Err: err,
+		Remedy: fmt.Sprintf("%s expired: name such a run by its id, as its folder in runs/", figures.Of(expired, "older run"))}
 }
 
 // awaitRun returns the run that text names, as findRun does, but waits up to eventPatience for a complete id in a
@@ -84,7 +97,7 @@ func (e *Env) awaitRun(
 	defer tick.Stop()
 	for until := e.Clock.Now().Add(eventPatience); ; {
 		r, err := service.Show(ctx, id)
-		if !fault.Is(err, fault.NotFound) {
+		if !fault.Is(err, fault.NotFound) || host.IsExpired(err) {
 			return r, err
 		}
 		if !e.Clock.Now().Before(until) {
@@ -103,6 +116,7 @@ type selectedRun struct {
 	*installation.Installation
 	service *api.Service
 	run     status.Status
+	expired bool // run is what its summary says
 }
 
 // openRun opens the installation and finds the run that text names. The caller must close it.
@@ -116,5 +130,32 @@ func (e *Env) openRun(c *cobra.Command, p installation.Location, text string) (*
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	return &selectedRun{in, service, r}, nil
+	return &selectedRun{Installation: in, service: service, run: r}, nil
+}
+
+// openExpired opens the installation of a run that has expired, by the error that says so. The run is what its summary
+// says; without a summary, openExpired returns that error.
+func (e *Env) openExpired(c *cobra.Command, p installation.Location, expired error) (*selectedRun, error) {
+	var x *host.ExpiredError
+	errors.As(expired, &x)
+	in, err := e.open(c, p)
+	if err != nil {
+		return nil, err
+	}
+	var s record.Summary
+	switch err = input.ReadJSON(c.Context(), in.Ports.Blobs, record.OutputKey(x.Run, record.SummaryFile), &s); {
+	case fault.Is(err, fault.NotFound):
+		return nil, errors.Join(expired, in.Close())
+	case err != nil:
+		return nil, errors.Join(err, in.Close())
+	}
+	r := status.Status{Run: x.Run, Name: x.Name, Phase: run.Phase(x.Phase), Message: s.Message,
+		Items:         status.Items{Total: s.Items, Done: s.Completed, Failed: s.Failed, Planned: true},
+		FailedByClass: s.FailedByClass, Rollout: s.Rollout, Errors: record.OutputKey(x.Run, record.ErrorsFile)}
+	for class, n := range s.FailedByClass {
+		if status.Unanswered(fault.Class(class)) {
+			r.Items.Unanswered += uint64(max(0, n))
+		}
+	}
+	return &selectedRun{in, api.New(in.Ports, in.Deployment, in.Profile), r, true}, nil
 }

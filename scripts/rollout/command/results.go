@@ -17,6 +17,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/disk"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -29,7 +30,7 @@ func resultsCommand(e *Env) *cobra.Command {
 			"With --partial it writes those that a run has so far: the first rows of the file that it will have. With\n" +
 			"--follow it goes on until the run has ended. Both write in the order of the input, also of a paused run.\n\n" +
 			"The exit code is 0 if the run answered all items; 1 if items failed, the run ended early or, without --partial,\n" +
-			"has not ended; 2 if the command line is invalid.\n\n" + runHelp,
+			"has not ended; 2 if the command line is invalid. Of a run that has expired, RUN is the id.\n\n" + runHelp,
 		Args: arguments(0, "RUN"),
 	}
 	location := locationFlags(c)
@@ -39,6 +40,10 @@ func resultsCommand(e *Env) *cobra.Command {
 	follow := c.Flags().Bool("follow", false, "write rows as they come, until the run has ended")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		r, err := e.openRun(c, *location, args[0])
+		if host.IsExpired(err) {
+			r, err = e.openExpired(c, *location, err)
+			*follow = false
+		}
 		if err != nil {
 			return err
 		}
@@ -87,6 +92,9 @@ func (e *Env) results(c *cobra.Command, r *selectedRun, output string, failed bo
 	}
 	if err != nil {
 		return err
+	}
+	if r.expired {
+		return progress.Outcome(r.run, r.Path)
 	}
 	return progress.OutcomeOfInstalled(r.run, r.Path)
 }

@@ -22,6 +22,7 @@ import (
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/installation"
 	"rollout/shared/observe"
 )
@@ -63,7 +64,7 @@ type Env struct {
 
 // Main runs a command line, given without the program's name. It writes an error to Err once, and returns the exit
 // code: 0 for success; 1 if the command failed, or the run that it waited for did not succeed; 2 if the arguments or a
-// config are invalid; 3 if stored data is damaged.
+// config are invalid, or the run has expired; 3 if stored data is damaged.
 func Main(ctx context.Context, args []string, e Env) int {
 	e.Err = surviving(e.Err)
 	root := rootCommand(&e)
@@ -106,7 +107,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case fault.Is(err, fault.Invalid):
+	case fault.Is(err, fault.Invalid), host.IsExpired(err):
 		return 2
 	case fault.Is(err, fault.Corrupt):
 		return 3

@@ -222,7 +222,10 @@ func placeFor(
 		return o, true, nil
 	}
 	_, err = host.LoadUpload(ctx, in.Ports.Docs, identity.UploadRun(in.Deployment.Bucket, key, info.Version))
-	if fault.Is(err, fault.NotFound) {
+	switch {
+	case host.IsExpired(err): // it was the input of a run
+		err = nil
+	case fault.Is(err, fault.NotFound):
 		return o, true, nil
 	}
 	return blob.PutOptions{IfVersion: info.Version}, false, err

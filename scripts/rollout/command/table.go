@@ -12,6 +12,7 @@ import (
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/identity"
 	"rollout/shared/figures"
+	"rollout/shared/record"
 )
 
 // nameColumns is the maximum width of a run's name in a table.
@@ -126,12 +127,15 @@ func (s screen) shownRuns() (shown []status.Status, rest string) {
 	return shown, rest
 }
 
-// moreEnded is a line about the ended runs that the overview leaves out.
-func (s screen) moreEnded() string {
-	if s.More == 0 || s.one {
-		return ""
+// moreEnded are lines about the ended runs that the overview leaves out, and about those that have expired.
+func (s screen) moreEnded() (text string) {
+	if s.More > 0 && !s.one {
+		text = s.withFlags(figures.Of(s.More, "more run") + " ended earlier: see `rollout status --all`\n")
 	}
-	return s.withFlags(figures.Of(s.More, "more run") + " ended earlier: see `rollout status --all`\n")
+	if s.Expired > 0 && !s.one {
+		text += figures.Of(s.Expired, "older run") + " expired: see the files in " + s.path(record.RunsPrefix) + "\n"
+	}
+	return text
 }
 
 // runTable formats the table with ids and names of at most that width, bars of that width (0 is none), and without the
