@@ -274,7 +274,7 @@ func (e *Expirer) check(ctx context.Context, of record.Expiring, now time.Time) 
 		return outcome{}, err
 	}
 	if why != "" {
-		e.Log.DebugContext(ctx, "the documents of an ended run are kept", observe.KeyRun, of.Run(), "why", why)
+		e.Log.DebugContext(ctx, "the documents of an ended run are kept", observe.KeyRun, of.Run(), "reason", why)
 		return outcome{of, isKept}, nil
 	}
 	of.Checked = true
@@ -311,7 +311,8 @@ func (e *Expirer) noteExpired(ctx context.Context, s status.Status, manifest doc
 	if err != nil || m.Run == "" {
 		return err
 	}
-	x := &record.Expired{Name: text.Truncate(s.Name, maxExpiredName, ""), Phase: string(s.Phase), EndedAt: s.Ended(), At: now}
+	x := &record.Expired{Name: text.Truncate(s.Name, maxExpiredName, ""), Phase: string(s.Phase), EndedAt: s.Ended(),
+		At: now}
 	if len(m.Inputs) == 1 {
 		x.Version = m.Inputs[0].Version
 	}

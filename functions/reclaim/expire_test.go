@@ -382,7 +382,8 @@ func (c *countingDocs) Create(ctx context.Context, key string, v []byte) (docume
 	return c.Store.Create(ctx, key, v)
 }
 
-func (c *countingDocs) Replace(ctx context.Context, key string, v []byte, old document.Revision) (document.Revision, error) {
+func (c *countingDocs) Replace(ctx context.Context, key string, v []byte,
+	old document.Revision) (document.Revision, error) {
 	c.written.Add(1)
 	return c.Store.Replace(ctx, key, v, old)
 }

@@ -25,7 +25,8 @@
 //
 // The package reports to coordinate, plan and submit, and writes no document of a run
 // except the index of runs. It deletes objects, if a Freer is set: the work files of runs
-// that have ended; and with the documents of a run its work files. Its memory between scans only saves reads: a new process finds the same.
+// that have ended; and with the documents of a run its work files. Its memory between scans
+// only saves reads: a new process finds the same.
 package reclaim
 
 import (

@@ -118,7 +118,8 @@ func (s WorkStorage) check(c *checker, at string, inCloud bool) {
 		c.add(at+".keep_work", "the lifecycle of the bucket deletes work files: remove it")
 	}
 	if d := s.KeepDocuments; d < 0 || d > 0 && d < minKeepDocuments {
-		c.add(at+".keep_documents", "must be \"0s\", which keeps them, or at least %s, is %s", minKeepDocuments.Std(), d.Std())
+		c.add(at+".keep_documents", "must be \"0s\", which keeps them, or at least %s, is %s",
+			minKeepDocuments.Std(), d.Std())
 	}
 }
 

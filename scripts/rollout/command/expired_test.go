@@ -46,10 +46,12 @@ func TestCommandsSayThatARunHasExpired(t *testing.T) {
 	if status.code != 0 || !strings.Contains(status.out, "1 older run expired: see the files in "+files) {
 		t.Errorf("status: %+v", status)
 	}
-	says := []string{"run " + string(runA) + ` ("x") ended on `, " as completed with errors, and its documents have expired",
+	says := []string{"run " + string(runA) + ` ("x") ended on `,
+		" as completed with errors, and its documents have expired",
 		"its files are in runs/" + string(runA) + "/: `rollout results " + string(runA) + " --dir "}
 	for _, text := range []string{string(runA), strings.ToLower(string(runA)), string(runA)[:20]} {
-		for _, command := range [][]string{{"status"}, {"explain"}, {"retry"}, {"stop"}, {"show", "", "0"}, {"plan"}, {"bundle"}} {
+		commands := [][]string{{"status"}, {"explain"}, {"retry"}, {"stop"}, {"show", "", "0"}, {"plan"}, {"bundle"}}
+		for _, command := range commands {
 			args := append([]string{command[0], text}, command[min(2, len(command)):]...)
 			check(t, f.rollout(args...), 2, "", says...)
 		}

@@ -81,7 +81,7 @@ func findRun(ctx context.Context, service *api.Service, text string) (status.Sta
 		return r, errors.Join(err, countErr)
 	}
 	return r, &fault.Error{Kind: fault.NotFound, Err: err,
-		Remedy: fmt.Sprintf("%s expired: name such a run by its id, as its folder in runs/", figures.Of(expired, "older run"))}
+		Remedy: figures.Of(expired, "older run") + " expired: name such a run by its id, as its folder in runs/"}
 }
 
 // awaitRun returns the run that text names, as findRun does, but waits up to eventPatience for a complete id in a
