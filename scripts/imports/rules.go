@@ -47,7 +47,9 @@ var Rules = []Rule{
 		Imports: []string{"shared/core/...", "shared/blake3pair", "shared/fault", "shared/text"}},
 
 	// Tools and formats.
-	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/jsonschema", "shared/text"}},
+	// A pool names a server of the pure table of servers.
+	{Packages: "shared/config",
+		Imports: []string{"shared/core/servers", "shared/fault", "shared/jsonschema", "shared/text"}},
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
 	{Packages: "shared/grade/...",
 		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema",

@@ -34,6 +34,9 @@ var (
 	awsInstanceType = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
 	s3Bucket        = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
 	dynamoTable     = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+	awsImage        = regexp.MustCompile(`^(ami-[0-9a-f]{8,17}|(/[a-zA-Z0-9_.-]+)+)$`)
+	awsTagKey       = regexp.MustCompile(`^[a-zA-Z0-9 +=._:/@-]{1,128}$`)
+	awsTagValue     = regexp.MustCompile(`^[a-zA-Z0-9 +=._:/@-]{0,256}$`)
 	sqsPrefix       = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}$`)
 )
 

@@ -18,6 +18,13 @@ func aws() provider {
 		instanceTypeRemedy: `write one such as "g6.xlarge"`,
 		maxInstanceTypes:   40, // the limit of an Auto Scaling group with mixed instances
 		provisioning:       []string{ProvisioningSpot, ProvisioningStandard},
+		image:              awsImage,
+		imageRemedy:        `write an image such as "ami-0123456789abcdef0", or an SSM parameter such as "/acme/gpu/ami-id"`,
+		tagKey:             awsTagKey,
+		tagValue:           awsTagValue,
+		tagRemedy:          "use letters, digits, spaces and +-=._:/@: up to 128 in a name, and 256 in a value",
+		ownTags:            "aws:",
+		scheme:             "s3://",
 	}
 }
 

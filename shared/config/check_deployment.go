@@ -236,6 +236,7 @@ func checkPools(c *checker, pools []Pool, provider string) {
 		}
 		checkMachines(c, at+".machines", p.Machines, provider)
 		p.checkProvisioning(c, at+".provisioning", provider)
+		p.checkMachineKeys(c, at, provider)
 		c.integer(at+".requests_per_minute", &p.RequestsPerMinute, 0, maxPerMinute, "")
 		c.integer(at+".tokens_per_minute", &p.TokensPerMinute, 0, maxPerMinute, "")
 		names[p.Name] = true

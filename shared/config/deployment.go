@@ -192,6 +192,7 @@ type Pool struct {
 	Machines string `toml:"machines"`
 	// Provisioning is how the machines of a group are bought; default: ProvisioningSpot.
 	Provisioning string `toml:"provisioning"`
+	PoolMachines
 	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
 	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
 	// answers.

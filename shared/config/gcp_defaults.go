@@ -19,13 +19,27 @@ func gcp() provider {
 		maxInstanceTypes:   10,
 		jobs:               true,
 		provisioning:       []string{ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard},
+		image:              gcpImage,
+		imageRemedy:        `write an image or a family such as "projects/acme-ml/global/images/family/gpu"`,
+		tagKey:             gcpLabelKey,
+		tagValue:           gcpLabelValue,
+		tagRemedy:          "labels have up to 63 of a-z, 0-9, _ and -, and a name begins with a letter",
+		ownTags:            "goog",
+		scheme:             "gs://",
+		lacks: map[string]string{
+			"disk_throughput": "a disk is as fast as it is large: set disk_gb",
+			"max_price":       "spot machines have one price: remove it",
+			"on_demand_base":  "a pool buys all its machines in one way: set provisioning",
+			"on_demand_share": "a pool buys all its machines in one way: set provisioning",
+		},
 	}
 }
 
 // defaultGCPFleet is DefaultFleet with machines of Google Cloud: one L4, and memory
-// enough to load a model as large as its GPU.
+// enough to load a model as large as its GPU. The larger ones are taken where the smaller
+// ones are not to be had.
 func defaultGCPFleet() Fleet {
 	f := DefaultFleet()
-	f.InstanceTypes = []string{"g2-standard-8", "g2-standard-12"}
+	f.InstanceTypes = []string{"g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"}
 	return f
 }

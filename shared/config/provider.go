@@ -31,6 +31,14 @@ type provider struct {
 	maxInstanceTypes   int            // maximum number of types in one group of machines
 	jobs               bool           // a pool's machines may be MachinesCloudRun
 	provisioning       []string       // how a pool's machines may be bought
+	image              *regexp.Regexp // matches the names of machine images
+	imageRemedy        string         // the remedy for a name that does not match
+	tagKey, tagValue   *regexp.Regexp // match the tags of machines
+	tagRemedy          string         // the remedy for one that does not match
+	ownTags            string         // begins the tags that the provider sets
+	scheme             string         // begins addresses of objects. Example: "s3://"
+	// lacks says what to do instead of the keys of PoolMachines that the provider can't do.
+	lacks map[string]string
 }
 
 // providers lists the clouds that this version supports.

@@ -227,8 +227,11 @@ func shortDuration(d Duration) string {
 // ruleOf returns the rule of a type's key.
 func ruleOf(t reflect.Type, f keyField, path string) schemaRule {
 	names := []string{t.Name() + "." + f.key}
-	if t == reflect.TypeFor[Engine]() { // the keys of the embedded Request
+	switch t { // the keys of an embedded struct
+	case reflect.TypeFor[Engine]():
 		names = append(names, "Request."+f.key)
+	case reflect.TypeFor[Pool]():
+		names = append(names, "PoolMachines."+f.key)
 	}
 	for _, name := range names {
 		if r, ok := schemaRules()[name]; ok {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"rollout/shared/core/servers"
 )
 
 // schemaRule says what a schema demands of a key beside its type. The checks are in the
@@ -244,6 +246,18 @@ func schemaRules() map[string]schemaRule {
 		"Pool.machines":            choice("", MachinesGroup, MachinesCloudRun),
 		"Pool.provisioning":        choice("", ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard),
 		"Pool.requests_per_minute": between(0, maxPerMinute), "Pool.tokens_per_minute": between(0, maxPerMinute),
+		"PoolMachines.instance_types":  {noDefault: true},
+		"PoolMachines.server":          choice(append([]string{""}, servers.Names()...)...),
+		"PoolMachines.engine_image":    {pattern: "^$|" + imageName.String()},
+		"PoolMachines.engine_args":     {maxItems: maxEngineArgs, maxLength: maxEngineText},
+		"PoolMachines.tokenizer":       text,
+		"PoolMachines.tensor_parallel": between(0, maxTensorParallel),
+		"PoolMachines.disk_gb":         between(0, maxDiskGB),
+		"PoolMachines.disk_throughput": between(0, maxDiskThroughput),
+		"PoolMachines.max_price":       between(0, maxMachinePrice),
+		"PoolMachines.on_demand_base":  between(0, maxMachines),
+		"PoolMachines.on_demand_share": share,
+
 		"GraderService.batch": between(1, maxGraderBatch), "GraderService.concurrency": between(1, maxGraderConcurrency),
 		"GraderService.retries": between(0, maxGraderRetries), "Cloud.provider": choice(Providers()...),
 		"Cloud.name": {pattern: cloudName.String()}, "Fleet.max_machines": between(1, maxMachines),

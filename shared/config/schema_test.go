@@ -263,6 +263,8 @@ func baseOf(name, path string) map[string]any {
 		}
 		grade := path[:strings.Index(path, "grade[]")] + "grade[]."
 		treeOf(treeOf(base, grade+"kind", kind), grade+"extract", "x")
+	case ofMachines(path):
+		base["cloud"] = map[string]any{"provider": "aws", "region": "us-east-1", "s3": map[string]any{"bucket": "acme"}}
 	case first == "cloud":
 		base["cloud"] = map[string]any{"provider": "aws"}
 		if strings.Contains(path, "gcs") || strings.Contains(path, "pubsub") || strings.Contains(path, "firestore") {
@@ -270,6 +272,14 @@ func baseOf(name, path string) map[string]any {
 		}
 	}
 	return base
+}
+
+// ofMachines reports whether a path is of a key of PoolMachines, which only clouds have.
+func ofMachines(path string) bool {
+	key, ok := strings.CutPrefix(path, "pool[].")
+	key, _, _ = strings.Cut(key, "[")
+	return ok && slices.ContainsFunc(fieldsOf(reflect.TypeFor[PoolMachines]()),
+		func(f keyField) bool { return f.key == key })
 }
 
 // together are values that the checks accept only beside others, and keys of shared tables
