@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/machine"
 	"rollout/gpuworker/process"
 	"rollout/gpuworker/supervise"
 	"rollout/shared/clock"
@@ -37,6 +38,7 @@ type flags struct {
 	engine, settings    []string
 	cloud, config       string
 	gpus                []int
+	perServer           int
 	gpu, parent         int
 	giveUp              string
 	rented              bool
@@ -98,8 +100,11 @@ func Command(name string) *cobra.Command {
 	fs.StringVar(&f.config, "config", "",
 		"the `file` with the config of that installation; default: the variable "+ConfigVariable)
 	fs.IntSliceVar(&f.gpus, "gpus", nil,
-		"start one worker process for each of these GPUs (`numbers`), each with its own --engine")
-	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
+		"start one worker process for each of these GPUs (`numbers`), or for as many as --gpus-per-server says, each with "+
+			"its own --engine")
+	fs.IntVar(&f.perServer, "gpus-per-server", 1, "how many of --gpus each --engine uses together: one worker process "+
+		"is started for that many (`number`)")
+	fs.IntVar(&f.gpu, "gpu", noGPU, "the first one of --gpus that this process is for")
 	_ = fs.MarkHidden("gpu") // the flag exists
 	fs.BoolVar(&f.rented, "rented", false, "this machine was started for a fleet, unless its metadata say otherwise")
 	_ = fs.MarkHidden("rented")
@@ -108,6 +113,7 @@ func Command(name string) *cobra.Command {
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests in flight; 0 takes in_flight of the config, which may adapt it")
 	fs.IntVar(&f.parent, "parent", 0, "drain when the process of this id is no longer the parent; 0 never does")
 	f.watch.AddFlags(fs)
+	c.AddCommand(machine.Command())
 	fs.StringVar(&f.metrics, "metrics", "", "`address` that serves /metrics, /healthz and /readyz; default: none")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
@@ -143,7 +149,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	}
 	var end process.ExitReason
 	if f.gpu == noGPU && len(f.gpus) > 0 {
-		end, err = f.runPerGPU(ctx, s)
+		end, err = f.runPerServer(ctx, s)
 	} else {
 		end, err = f.work(ctx, s, o.meter)
 	}
@@ -161,12 +167,16 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	d := s.deployment
 	d.Engine = d.Engine.WithURLs(f.engine)
 	if f.gpu != noGPU {
-		servers, err := engineOf(d.Engine.Servers(), f.gpus, f.gpu)
+		groups, err := groupsOf(f.gpus, f.perServer)
+		if err != nil {
+			return "", err
+		}
+		servers, own, err := engineOf(d.Engine.Servers(), groups, f.gpu)
 		if err != nil {
 			return "", err
 		}
 		d.Engine = d.Engine.WithURLs(servers)
-		s.machine = ownGPU{s.machine, f.gpu}
+		s.machine = ownGPUs{s.machine, own}
 	}
 	if err := d.Check(); err != nil {
 		return "", err

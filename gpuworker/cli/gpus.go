@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"rollout/gpuworker/supervise"
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 )
 
 // noGPU is the --gpu of a worker without a GPU of its own.
@@ -22,19 +24,36 @@ const noGPU = -1
 // maxFailing is how long a worker may keep failing on a rented machine.
 const maxFailing = 20 * time.Minute
 
-// runPerGPU runs a worker process for each of the GPUs until all have ended. It
-// returns the exit reason of the last one; see exitReasonOf.
-func (f flags) runPerGPU(ctx context.Context, s *workplace) (process.ExitReason, error) {
-	if f.metrics != "" && len(f.gpus) > 1 {
+// groupsOf divides the GPUs among the servers, each of which uses the same number of them
+// together. It is Invalid if one is listed twice, or some are left over.
+func groupsOf(gpus []int, perServer int) ([][]int, error) {
+	for i, gpu := range gpus {
+		if gpu < 0 || slices.Contains(gpus[:i], gpu) {
+			return nil, fault.New(fault.Invalid, "--gpus: %d is negative or is listed twice", gpu)
+		}
+	}
+	if perServer < 1 || len(gpus)%perServer != 0 {
+		return nil, &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("%d GPUs can't be divided among servers of %d each", len(gpus), perServer),
+			Remedy: "list the GPUs of all servers in --gpus, and how many each uses as --gpus-per-server"}
+	}
+	return slices.Collect(slices.Chunk(gpus, perServer)), nil
+}
+
+// runPerServer runs a worker process for each server, with the GPUs of that server, until
+// all have ended. It returns the exit reason of the last one; see exitReasonOf.
+func (f flags) runPerServer(ctx context.Context, s *workplace) (process.ExitReason, error) {
+	groups, err := groupsOf(f.gpus, f.perServer)
+	if err != nil {
+		return "", err
+	}
+	if f.metrics != "" && len(groups) > 1 {
 		return "", &fault.Error{Kind: fault.Invalid,
 			Err:    errors.New("--metrics is one address, but --gpus starts several workers"),
 			Remedy: "leave one of them out"}
 	}
-	for i, gpu := range f.gpus {
-		if gpu < 0 || slices.Contains(f.gpus[:i], gpu) {
-			return "", fault.New(fault.Invalid, "--gpus: %d is negative or is listed twice", gpu)
-		}
-		if _, err := engineOf(s.deployment.Engine.WithURLs(f.engine).Servers(), f.gpus, gpu); err != nil {
+	for _, own := range groups {
+		if _, _, err := engineOf(s.deployment.Engine.WithURLs(f.engine).Servers(), groups, own[0]); err != nil {
 			return "", err
 		}
 	}
@@ -48,11 +67,11 @@ func (f flags) runPerGPU(ctx context.Context, s *workplace) (process.ExitReason,
 		limit = maxFailing
 	}
 	var all sync.WaitGroup
-	codes := make(chan int, len(f.gpus)) // in the order of their ends
-	for _, gpu := range f.gpus {
-		n := strconv.Itoa(gpu)
-		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), MaxFailing: limit,
+	codes := make(chan int, len(groups)) // in the order of their ends
+	for _, own := range groups {
+		first, names := strconv.Itoa(own[0]), strings.Trim(strings.ReplaceAll(fmt.Sprint(own), " ", ","), "[]")
+		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", first)...),
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + names}, Log: s.ports.Log.With("gpu", names), MaxFailing: limit,
 			FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}}
 		all.Go(func() { codes <- w.Run(ctx, asked.Done()) })
 	}
@@ -103,30 +122,33 @@ func (s *workplace) exitReasonOf(ctx context.Context, codes <-chan int) (process
 	return end, nil
 }
 
-// engineOf returns the server of one GPU's worker: the one at the GPU's place in the
-// list, or the only one.
-func engineOf(servers []string, gpus []int, gpu int) ([]string, error) {
-	at := slices.Index(gpus, gpu)
+// engineOf returns the server of one worker, and its GPUs, of which the first is given:
+// the server at their place in the list, or the only one.
+func engineOf(servers []string, groups [][]int, gpu int) (own []string, gpus []int, err error) {
+	at := slices.IndexFunc(groups, func(g []int) bool { return g[0] == gpu })
+	if at >= 0 {
+		gpus = groups[at]
+	}
 	switch {
 	case len(servers) <= 1:
-		return servers, nil
-	case len(servers) == len(gpus) && at >= 0:
-		return servers[at : at+1], nil
+		return servers, gpus, nil
+	case len(servers) == len(groups) && at >= 0:
+		return servers[at : at+1], gpus, nil
 	}
-	return nil, &fault.Error{Kind: fault.Invalid,
-		Err:    fmt.Errorf("there are %d engines for %d GPUs", len(servers), len(gpus)),
-		Remedy: "name one --engine for each of --gpus, in the same order"}
+	return nil, nil, &fault.Error{Kind: fault.Invalid,
+		Err:    fmt.Errorf("there are %d engines for %s", len(servers), figures.Of(len(groups), "worker")),
+		Remedy: "name one --engine for each of --gpus, or for as many as --gpus-per-server says, in the same order"}
 }
 
-// ownGPU is a machine whose inventory has only the GPU with the index.
-type ownGPU struct {
+// ownGPUs is a machine whose inventory has only the GPUs with the indexes.
+type ownGPUs struct {
 	capacity.Source
-	index int
+	indexes []int
 }
 
-func (o ownGPU) Inventory(ctx context.Context) (capacity.Inventory, error) {
+func (o ownGPUs) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	inventory, err := o.Source.Inventory(ctx)
-	isOther := func(g capacity.GPU) bool { return g.Index != o.index }
+	isOther := func(g capacity.GPU) bool { return !slices.Contains(o.indexes, g.Index) }
 	inventory.GPUs = slices.DeleteFunc(slices.Clone(inventory.GPUs), isOther)
 	return inventory, err
 }

@@ -12,23 +12,35 @@ import (
 	"rollout/shared/host"
 )
 
-func TestEngineOfReturnsServerOfGPU(t *testing.T) {
+func TestEachWorkerHasItsServerAndItsGPUs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		servers []string
 		gpus    []int
-		gpu     int
+		per     int
+		gpu     int // the first of the worker's
 		want    string
 	}{
-		"one server for each GPU": {[]string{"a", "b"}, []int{2, 3}, 3, "[b]"},
-		"one server for all GPUs": {[]string{"mock"}, []int{0, 1}, 1, "[mock]"},
-		"without servers":         {nil, []int{0, 1}, 1, "[]"},
-		"too few servers":         {[]string{"a", "b"}, []int{0, 1, 2}, 0, "error"},
-		"too many servers":        {[]string{"a", "b"}, []int{0}, 0, "error"},
-		"unlisted GPU":            {[]string{"a", "b"}, []int{0, 1}, 7, "error"},
+		"one server for each GPU":    {[]string{"a", "b"}, []int{2, 3}, 1, 3, "[b] [3]"},
+		"one server for two GPUs":    {[]string{"a", "b"}, []int{0, 1, 2, 3}, 2, 2, "[b] [2 3]"},
+		"one server over all GPUs":   {[]string{"a"}, []int{0, 1}, 2, 0, "[a] [0 1]"},
+		"one server for all GPUs":    {[]string{"mock"}, []int{0, 1}, 1, 1, "[mock] [1]"},
+		"without servers":            {nil, []int{0, 1}, 1, 1, "[] [1]"},
+		"too few servers":            {[]string{"a", "b"}, []int{0, 1, 2}, 1, 0, "error"},
+		"too many servers":           {[]string{"a", "b"}, []int{0}, 1, 0, "error"},
+		"a server for each, not two": {[]string{"a", "b"}, []int{0, 1}, 2, 0, "error"},
+		"unlisted GPU":               {[]string{"a", "b"}, []int{0, 1}, 1, 7, "error"},
+		"a GPU that is left over":    {[]string{"a"}, []int{0, 1, 2}, 2, 0, "error"},
+		"a GPU listed twice":         {[]string{"a"}, []int{0, 0}, 1, 0, "error"},
+		"no GPU for a server":        {[]string{"a"}, []int{0}, 0, 0, "error"},
 	} {
-		got, err := engineOf(c.servers, c.gpus, c.gpu)
-		result := fmt.Sprint(got)
+		var servers []string
+		var gpus []int
+		groups, err := groupsOf(c.gpus, c.per)
+		if err == nil {
+			servers, gpus, err = engineOf(c.servers, groups, c.gpu)
+		}
+		result := fmt.Sprint(servers, gpus)
 		if err != nil {
 			result = "error"
 		}
@@ -48,14 +60,18 @@ func (gpus) Inventory(context.Context) (capacity.Inventory, error) {
 
 func TestInventoryOfWorkerHasOnlyItsGPU(t *testing.T) {
 	t.Parallel()
-	for index, want := range map[int]string{0: "[0 ]", 3: "[3 failed]", 9: "[]"} {
-		inventory, err := ownGPU{gpus{}, index}.Inventory(t.Context())
+	for _, c := range []struct {
+		own  []int
+		want string
+	}{{[]int{0}, "[0 ]"}, {[]int{2, 3}, "[2 3 failed]"}, {[]int{9}, "[]"}} {
+		want := c.want
+		inventory, err := ownGPUs{gpus{}, c.own}.Inventory(t.Context())
 		got := "["
 		for _, g := range inventory.GPUs {
 			got += fmt.Sprint(g.Index, " ", g.DrainReason)
 		}
 		if got += "]"; err != nil || got != want || inventory.CPUs != 8 || inventory.Instance != "i-1" {
-			t.Errorf("GPU %d: %+v, %v, want the GPUs %s", index, inventory, err, want)
+			t.Errorf("GPUs %d: %+v, %v, want the GPUs %s", c.own, inventory, err, want)
 		}
 	}
 }

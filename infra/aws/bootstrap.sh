@@ -1,9 +1,10 @@
 # Each machine of a fleet runs this script as root when it starts. It starts an
-# inference server in a container for each GPU, and one worker program for all
-# of them. The machine's user data exports these variables before this text:
-# ROLLOUT_CONFIG (the deployment's config), ROLLOUT_POOL, ROLLOUT_MODEL,
-# ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE, ROLLOUT_WORKER (the S3 URL of the worker
-# program) and AWS_REGION.
+# inference server in a container for each GPU, or for each group of GPUs that the pool
+# says, and one worker program for all of them. The machine's user data exports these
+# variables before this text: ROLLOUT_CONFIG (the deployment's config), ROLLOUT_POOL,
+# ROLLOUT_MODEL, ROLLOUT_READY_WITHIN (seconds), ROLLOUT_WORKER (the S3 URL of the worker
+# program) and AWS_REGION. The worker program itself writes the units of the servers, so
+# that nothing of the config goes through this shell.
 #
 # If a step fails, the machine leaves its fleet and writes the reason to its
 # console. `aws ec2 get-console-output` shows it, also after the machine is gone.
@@ -26,6 +27,9 @@ retry() {
   done
   return 1
 }
+
+# Calls the worker program for the machine's pool.
+of_pool() { "$home/gpuworker" machine "$@" --config "$root/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL"; }
 
 # Writes the program by which the machine leaves its fleet. It terminates the
 # machine and lowers the fleet's desired size by one; if work is still queued,
@@ -75,35 +79,6 @@ write_environment() {
   (umask 077 && printf '%s\n' "${token:+HF_TOKEN=$token}" >"$root/etc/rollout/engine.env")
 }
 
-# Writes the systemd unit of one GPU's server. The container can't reach the
-# machine's metadata, and so can't use the machine's role: the metadata service
-# answers within one network hop, and a container is two hops away.
-write_engine() {
-  local gpu=$1 capability=$2 arguments
-  arguments=(--model "$ROLLOUT_MODEL" --served-model-name "$ROLLOUT_MODEL")
-  if [ -n "$ROLLOUT_REVISION" ]; then arguments+=(--revision "$ROLLOUT_REVISION"); fi
-  if [ "${capability%%.*}" -lt 8 ]; then arguments+=(--dtype half); fi # no bfloat16 before compute capability 8
-  cat >"$units/rollout-engine-$gpu.service" <<EOF
-[Unit]
-Description=rollout: inference server of GPU $gpu
-After=docker.service network-online.target
-Wants=network-online.target
-Requires=docker.service
-StartLimitIntervalSec=0
-
-[Service]
-ExecStartPre=-/usr/bin/docker rm --force rollout-engine-$gpu
-ExecStart=/usr/bin/docker run --rm --name rollout-engine-$gpu --gpus device=$gpu --shm-size 2g \\
-  --cap-drop ALL --security-opt no-new-privileges --env-file /etc/rollout/engine.env \\
-  --volume /var/lib/rollout/models:/root/.cache/huggingface --publish 127.0.0.1:$((8000 + gpu)):8000 \\
-  $(quote_unit "$ROLLOUT_ENGINE_IMAGE" "${arguments[@]}")
-ExecStop=/usr/bin/docker stop --time 5 rollout-engine-$gpu
-Restart=always
-RestartSec=3
-TimeoutStopSec=15
-EOF
-}
-
 # Quotes words for systemd, which expands "%" and "$" in them.
 quote_unit() {
   local word
@@ -117,12 +92,15 @@ quote_unit() {
 # before the end; the worker drains within one, before the servers stop. The end
 # of its log also goes to the console, because the machine may soon be gone.
 write_worker() {
-  local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json) after=network-online.target gpu engines=
-  for gpu in "$@"; do
-    engines+=${engines:+,}http://127.0.0.1:$((8000 + gpu))/v1
-    after+=" rollout-engine-$gpu.service"
-  done
-  if [ $# -gt 0 ]; then arguments+=(--gpus "$(IFS=,; echo "$*")" --engine "$engines"); fi
+  local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json) after=network-online.target
+  local number port ready limits gpus list= engines= per=1
+  if [ -s "$home/servers" ]; then
+    while read -r number port ready limits gpus; do
+      engines+=${engines:+,}http://127.0.0.1:$port/v1 list+=${list:+,}$gpus
+      after+=" rollout-engine-$number.service" per=$(($(tr -cd , <<<"$gpus" | wc -c) + 1))
+    done <"$home/servers"
+    arguments+=(--gpus "$list" --gpus-per-server "$per" --engine "$engines")
+  fi
   cat >"$units/rollout-worker.service" <<EOF
 [Unit]
 Description=rollout: workers of pool $ROLLOUT_POOL
@@ -152,6 +130,20 @@ CapabilityBoundingSet=
 [Install]
 WantedBy=multi-user.target
 EOF
+  cat >"$units/rollout-disks.service" <<END
+[Unit]
+Description=rollout: keep images and models on the own disks
+After=local-fs.target dlami-nvme.service
+Before=containerd.service docker.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/opt/rollout/gpuworker machine disks
+
+[Install]
+WantedBy=multi-user.target
+END
   cat >"$units/rollout-leave.service" <<EOF
 [Unit]
 Description=rollout: leave the fleet
@@ -163,24 +155,70 @@ ExecStart=/opt/rollout/leave the worker failed again and again, see its log abov
 EOF
 }
 
-# Waits until every server answers. Each first downloads the image and the model.
+# Waits until every server answers. Each first downloads the image and the model. One that
+# exits three times before will not do better the fourth time: its last error is the reason.
 await_engines() {
-  local deadline=$((SECONDS + ready_within)) gpu
-  for gpu in "$@"; do
-    until curl -fsS -m 5 -o "$root/dev/null" "http://127.0.0.1:$((8000 + gpu))/health"; do
-      if [ "$SECONDS" -ge "$deadline" ]; then
-        say "the inference server of GPU $gpu is not ready after $ready_within s:"
-        journalctl --no-pager --lines 40 --unit "rollout-engine-$gpu" | tell
+  local deadline=$((SECONDS + ready_within)) number port ready limits gpus tokens waiting
+  while :; do
+    waiting=
+    while read -r number port ready limits gpus; do
+      curl -fsS -m 5 -o "$root/dev/null" "http://127.0.0.1:$port$ready" && continue
+      waiting+=" $number"
+      if [ "$(restarts "$number")" -ge 3 ]; then
+        say "the inference server of GPU $gpus exited three times before it was ready: $(cause "$number")"
+        return 1
+      elif [ "$SECONDS" -ge "$deadline" ]; then
+        say "the inference server of GPU $gpus is not ready after $ready_within s: $(cause "$number")"
         return 1
       fi
-      sleep "${ROLLOUT_LOOK_EVERY:-5}"
-    done
+    done <"$home/servers"
+    [ -n "$waiting" ] || break
+    sleep "${ROLLOUT_LOOK_EVERY:-5}"
   done
+  while read -r number port ready limits gpus; do
+    if tokens=$(curl -fsS -m 5 "http://127.0.0.1:$port$limits" | of_pool context); then
+      echo "rollout: the inference server of GPU $gpus has a context of $tokens tokens" | tell
+    fi
+  done <"$home/servers"
+}
+
+# Prints how often a server's container was started again.
+restarts() {
+  local times
+  times=$(systemctl show --property NRestarts --value "rollout-engine-$1.service") || times=
+  case $times in '' | *[!0-9]*) echo 0 ;; *) echo "$times" ;; esac
+}
+
+# Prints the line of a server's log that says what is wrong, and the log to the console.
+cause() {
+  journalctl --no-pager --lines 200 --output cat --unit "rollout-engine-$1" >"$home/engine.log" || true
+  tail -n 40 "$home/engine.log" | tell
+  "$home/gpuworker" machine cause <"$home/engine.log" || true
+}
+
+# Fetches a model from a bucket, if the pool's model lies in one.
+fetch_model() {
+  local from to=$root/var/lib/rollout/model
+  [ -s "$home/model" ] || return 0
+  from=$(cat "$home/model")
+  mkdir -p "$to"
+  case $from in
+  *.gguf) retry aws s3 cp --no-progress "$from" "$to/" ;;
+  *) retry aws s3 sync --no-progress "$from" "$to" ;;
+  esac
+}
+
+# Puts images and models on the machine's own disks, if it has some. Docker must not run
+# meanwhile.
+use_own_disks() {
+  systemctl stop docker.socket docker.service containerd.service || true
+  systemctl start rollout-disks.service || true
+  systemctl start containerd.service docker.service
 }
 
 # Sets the machine up. If a step fails, the last message says which.
 boot() {
-  local gpus=() capabilities=() gpu capability i
+  local gpus reason number engines=() enabled=()
   mkdir -p "$home" "$units" "$root/etc/rollout" "$root/var/lib/rollout/models"
   write_leave
   # A step that hangs, as with a broken GPU driver, must not leave the machine
@@ -193,19 +231,29 @@ boot() {
   id rollout >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin rollout
 
   if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout/tiny
-    while IFS=', ' read -r gpu capability; do
-      gpus+=("$gpu") capabilities+=("$capability")
-    done < <(nvidia-smi --query-gpu=index,compute_cap --format=csv,noheader)
-    if [ "${#gpus[@]}" = 0 ]; then say "the machine has no GPU, or its driver does not work"; return 1; fi
+    gpus=$(nvidia-smi --query-gpu=index,compute_cap --format=csv,noheader) || gpus=
+    if [ -z "$gpus" ]; then say "the machine has no GPU, or its driver does not work"; return 1; fi
+    reason=$(of_pool units <<<"$gpus" 2>&1) || { say "the inference servers can't be set up: ${reason#gpuworker: }"; return 1; }
     write_environment || { say "the secret hf-token can't be read"; return 1; }
-    for i in "${!gpus[@]}"; do write_engine "${gpus[i]}" "${capabilities[i]}"; done
   fi
-  write_worker "${gpus[@]}"
+  write_worker
+  # Enabled before any container starts: to enable a unit reloads systemd, after which some
+  # drivers take the GPUs away from containers that run.
+  enabled=(rollout-worker.service)
+  if [ -s "$home/servers" ]; then
+    while read -r number _; do engines+=("rollout-engine-$number.service"); done <"$home/servers"
+    enabled+=(rollout-disks.service "${engines[@]}")
+  fi
   systemctl daemon-reload
-  for gpu in "${gpus[@]}"; do systemctl start --no-block "rollout-engine-$gpu.service"; done
-  await_engines "${gpus[@]}" || return 1
+  systemctl enable "${enabled[@]}" || { say "the units can't be enabled"; return 1; }
+  if [ -s "$home/servers" ]; then
+    use_own_disks || { say "Docker does not start"; return 1; }
+    fetch_model || { say "the model can't be fetched from $(cat "$home/model")"; return 1; }
+    systemctl start --no-block "${engines[@]}"
+    await_engines || return 1
+  fi
   systemctl stop rollout-overdue.timer
-  systemctl enable --now rollout-worker.service || { say "the worker does not start"; return 1; }
+  systemctl start rollout-worker.service || { say "the worker does not start"; return 1; }
   say "workers of pool $ROLLOUT_POOL have started"
 }
 

@@ -32,7 +32,7 @@ func readSettings(node constructs.Node) (stack.Settings, error) {
 		Arch:         c.text("arch", stack.ArchARM),
 		FunctionsDir: c.text("lambda", "../../out/lambda"),
 		WorkerBinary: c.text("worker", "../../out/machine/gpuworker"),
-		Zones:        c.number("zones", 2),
+		Zones:        c.number("zones", 0),
 		Email:        c.text("email", ""),
 		Budget:       c.number("budget", 100),
 		BootScript:   bootScript,

@@ -111,6 +111,38 @@ resource "google_storage_bucket_iam_member" "bucket" {
   member   = google_service_account.program[each.value.who].member
 }
 
+# Models of pools that lie in buckets. Machines list them as well, to know the files of a
+# folder.
+locals {
+  model_grants = { for pool in local.group_pools : pool => var.settings.pools[pool]
+  if var.settings.pools[pool].model_bucket != "" }
+  model_objects = { for pool, p in local.model_grants :
+    pool => "projects/_/buckets/${p.model_bucket}/objects/${p.model_folder}"
+  }
+  model_buckets = toset([for p in local.model_grants : p.model_bucket])
+}
+
+resource "google_storage_bucket_iam_member" "model" {
+  for_each = local.model_grants
+  bucket   = each.value.model_bucket
+  role     = google_project_iam_custom_role.role["objects_read"].name
+  member   = google_service_account.program["worker"].member
+  condition {
+    title = "${local.name}-model-${each.key}"
+    expression = join(" || ", [
+      "resource.name.startsWith(\"${local.model_objects[each.key]}/\")",
+      "resource.name == \"${local.model_objects[each.key]}\"",
+    ])
+  }
+}
+
+resource "google_storage_bucket_iam_member" "model_list" {
+  for_each = local.model_buckets
+  bucket   = each.key
+  role     = google_project_iam_custom_role.role["objects_list"].name
+  member   = google_service_account.program["worker"].member
+}
+
 # Documents have no policies of their own: the condition names the database.
 resource "google_project_iam_member" "documents" {
   for_each = local.document_grants

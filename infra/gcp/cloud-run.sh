@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # A task of a Cloud Run job runs this script in the engine's image: it serves the model, and
 # works for the pool. jobs.tf sets ROLLOUT_CONFIG (the deployment's config), ROLLOUT_POOL,
-# ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_WORKER (the worker's file beside this script) and,
-# for models that need it, HF_TOKEN.
+# ROLLOUT_MODEL, ROLLOUT_READY_WITHIN (seconds), ROLLOUT_WORKER (the worker's file beside
+# this script), the variables of the server and, for models that need it, HF_TOKEN. The
+# worker program itself knows the server's command, so that nothing of the config goes
+# through this shell.
 #
 # Cloud Run ends a task 10 s after SIGTERM. The worker then has 8 s to hand its work back;
 # the server is killed at the end.
@@ -24,13 +26,18 @@ trap 'kill "$working" 2>/dev/null || exit 0' TERM
 trap 'kill "$engine" 2>/dev/null || true' EXIT
 
 if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout/tiny
-  arguments=(--model "$ROLLOUT_MODEL" --served-model-name "$ROLLOUT_MODEL" --host 127.0.0.1 --port 8000)
-  if [ -n "$ROLLOUT_REVISION" ]; then arguments+=(--revision "$ROLLOUT_REVISION"); fi
-  python3 -m vllm.entrypoints.openai.api_server "${arguments[@]}" &
+  mapfile -d '' -t server < <("$program" machine command --pool "$ROLLOUT_POOL")
+  if [ "${#server[@]}" = 0 ]; then
+    "${worker[@]}" --give-up "the command of the inference server is not known; see the log of the task" || true
+    exit 1
+  fi
+  log=${TMPDIR:-/tmp}/server.log
+  "${server[@]}" > >(tee "$log" >&2) 2>&1 &
   engine=$!
   until curl -fsS -m 5 -o /dev/null http://127.0.0.1:8000/health; do
     if ! kill -0 "$engine" 2>/dev/null; then
-      "${worker[@]}" --give-up "the inference server ended before it was ready; see the log of the task" || true
+      cause=$(tail -n 200 "$log" | "$program" machine cause) || cause="see the log of the task"
+      "${worker[@]}" --give-up "the inference server ended before it was ready: $cause" || true
       exit 1
     fi
     if [ "$((SECONDS - began))" -ge "$ready_within" ]; then

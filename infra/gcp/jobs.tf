@@ -34,7 +34,7 @@ resource "google_cloud_run_v2_job" "worker" {
       }
 
       containers {
-        image   = var.settings.engine_image
+        image   = each.value.engine_image
         command = ["bash"]
         args    = ["/programs/cloud-run.sh"]
         resources {
@@ -45,13 +45,13 @@ resource "google_cloud_run_v2_job" "worker" {
           mount_path = "/programs"
         }
         dynamic "env" {
-          for_each = {
-            ROLLOUT_CONFIG   = var.settings.job_config
-            ROLLOUT_MODEL    = each.value.model
-            ROLLOUT_POOL     = each.key
-            ROLLOUT_REVISION = each.value.revision
-            ROLLOUT_WORKER   = local.worker_object
-          }
+          for_each = merge(each.value.engine_env, {
+            ROLLOUT_CONFIG       = var.settings.job_config
+            ROLLOUT_MODEL        = each.value.model
+            ROLLOUT_POOL         = each.key
+            ROLLOUT_READY_WITHIN = each.value.boot_seconds
+            ROLLOUT_WORKER       = local.worker_object
+          })
           content {
             name  = env.key
             value = env.value

@@ -11,22 +11,25 @@ data "google_compute_zones" "all" {
 data "google_compute_machine_types" "zone" {
   for_each = toset(var.gpu ? data.google_compute_zones.all.names : [])
   zone     = each.key
-  filter   = join(" OR ", [for t in var.settings.instance_types : "(name = \"${t}\")"])
+  filter   = join(" OR ", [for t in local.all_types : "(name = \"${t}\")"])
 }
 
 locals {
-  # "g2" to its types, in the order of the config.
-  series = { for t in var.settings.instance_types : split("-", t)[0] => t... }
-  # The zones of the region that have a type of the series.
-  zones = { for s, types in local.series : s => [
-    for zone, found in data.google_compute_machine_types.zone : zone
-    if length(setintersection(types, found.machine_types[*].name)) > 0
-  ] }
-  absent      = [for s, zones in local.zones : s if length(zones) == 0]
   group_pools = [for name, p in var.settings.pools : name if var.gpu && p.machines == "group"]
-  groups = { for pair in setproduct(local.group_pools, keys(local.series)) :
-    "${pair[0]}-${pair[1]}" => { pool = pair[0], series = pair[1] } if length(local.zones[pair[1]]) > 0
-  }
+  all_types   = distinct(flatten([for pool in local.group_pools : var.settings.pools[pool].instance_types]))
+  # For each pool "g2" to its types, in the order of the config.
+  series = { for pool in local.group_pools : pool => {
+    for t in var.settings.pools[pool].instance_types : split("-", t)[0] => t...
+  } }
+  # A group for each pool and series, with the zones of the region that have a type of it.
+  wanted_groups = merge([for pool, series in local.series : { for s, types in series :
+    "${pool}-${s}" => { pool = pool, series = s, types = types, zones = [
+      for zone, found in data.google_compute_machine_types.zone : zone
+      if length(setintersection(types, found.machine_types[*].name)) > 0
+    ] }
+  }]...)
+  absent = distinct([for g in local.wanted_groups : g.series if length(g.zones) == 0])
+  groups = { for name, g in local.wanted_groups : name => g if length(g.zones) > 0 }
   # G4 has no persistent disks.
   disk_types = { g4 = "hyperdisk-balanced" }
 
@@ -38,6 +41,10 @@ locals {
   # How each group's machines are bought.
   bought = { for group, g in local.groups : group => var.settings.pools[g.pool].provisioning }
 
+  machine_images = { for pool in local.group_pools : pool => (
+    var.settings.pools[pool].image == "" ? var.machine_image : var.settings.pools[pool].image
+  ) }
+
   token_of_hub = contains(var.settings.secrets, "hf-token") ? "${var.settings.secret_prefix}hf-token" : ""
 }
 
@@ -48,13 +55,12 @@ locals {
     join("", [for name, value in {
       ROLLOUT_AUDIENCE     = local.leave_audience
       ROLLOUT_CONFIG       = var.settings.config
-      ROLLOUT_ENGINE_IMAGE = var.settings.engine_image
       ROLLOUT_HUB_SECRET   = local.token_of_hub
       ROLLOUT_MODEL        = var.settings.pools[pool].model
       ROLLOUT_POOL         = pool
       ROLLOUT_PROJECT      = local.project
       ROLLOUT_PROGRAMS     = "${var.settings.bucket}-programs"
-      ROLLOUT_REVISION     = var.settings.pools[pool].revision
+      ROLLOUT_READY_WITHIN = var.settings.pools[pool].boot_seconds
       ROLLOUT_WORKER       = local.worker_object
     } : "export ${name}='${replace(value, "'", "'\\''")}'\n"]),
     file("${path.module}/bootstrap.sh"),
@@ -65,14 +71,17 @@ resource "google_compute_region_instance_template" "machine" {
   for_each     = local.groups
   name_prefix  = "${local.name}-${each.key}-"
   region       = local.region
-  machine_type = local.series[each.value.series][0]
+  machine_type = each.value.types[0]
+  labels       = var.settings.pools[each.value.pool].labels
 
-  # The disk holds the image, the engine's container image and the model.
+  # The disk holds the image, and where machines have no disks of their own the engine's
+  # container image and the model.
   disk {
     boot         = true
     auto_delete  = true
-    source_image = var.machine_image
-    disk_size_gb = 150
+    source_image = local.machine_images[each.value.pool]
+    disk_size_gb = var.settings.pools[each.value.pool].disk_gb
+    labels       = var.settings.pools[each.value.pool].labels
     disk_type    = lookup(local.disk_types, each.value.series, "pd-balanced")
     dynamic "disk_encryption_key" {
       for_each = var.kms_key == "" ? [] : [var.kms_key]
@@ -143,7 +152,7 @@ resource "google_compute_region_instance_group_manager" "machines" {
   target_size        = 0
 
   # ANY takes whatever zone has machines; a group of one zone would wait there for ever.
-  distribution_policy_zones        = local.zones[each.value.series]
+  distribution_policy_zones        = each.value.zones
   distribution_policy_target_shape = "ANY"
 
   version {
@@ -152,7 +161,7 @@ resource "google_compute_region_instance_group_manager" "machines" {
 
   instance_flexibility_policy {
     dynamic "instance_selections" {
-      for_each = local.series[each.value.series]
+      for_each = each.value.types
       content {
         name          = instance_selections.value
         machine_types = [instance_selections.value]
@@ -167,13 +176,13 @@ resource "google_compute_region_instance_group_manager" "machines" {
     minimal_action               = "REPLACE"
     instance_redistribution_type = "NONE" # ANY demands it
     max_surge_fixed              = 0
-    max_unavailable_fixed        = length(local.zones[each.value.series])
+    max_unavailable_fixed        = length(each.value.zones)
   }
 
   lifecycle {
     ignore_changes = [target_size]
     precondition {
-      condition     = length(setsubtract(keys(local.series), ["g2", "g4", "a2", "a3"])) == 0
+      condition     = contains(["g2", "g4", "a2", "a3"], each.value.series)
       error_message = "Use machine types of the series g2, g4, a2 and a3, which bring their GPUs."
     }
   }

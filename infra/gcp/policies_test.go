@@ -236,6 +236,7 @@ func imagePrograms(t *testing.T) (programs []string) {
 var zonesOf = map[string][]string{
 	"g2": {"us-central1-a", "us-central1-b", "us-central1-c"},
 	"a2": {"us-central1-a"},
+	"a3": {"us-central1-a"},
 }
 
 var driver = regexp.MustCompile(`nvidia-(\d+)$`)

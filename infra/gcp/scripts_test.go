@@ -8,7 +8,31 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"rollout/gpuworker/machine"
 )
+
+// scriptConfig is the config of the scripts' machines.
+const scriptConfig = head + "[[pool]]\nname = 'small'\nmodel = 'org/small'\nrevision = 'v1'\n"
+
+// actAsWorker lets the test program stand for the worker program, whose command "machine"
+// the scripts call. It returns false if no script called.
+func actAsWorker() bool {
+	if os.Getenv("AS_WORKER") == "" {
+		return false
+	}
+	worker := &cobra.Command{Use: "gpuworker", SilenceUsage: true}
+	worker.AddCommand(machine.Command())
+	if worker.Execute() != nil { // it prints the error
+		os.Exit(1)
+	}
+	return true
+}
+
+// asWorker is a script's line that calls the worker's command "machine".
+const asWorker = `[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"`
 
 // computer is a folder with programs that stand for those of a machine. Each notes its
 // arguments, and then does what its script says.
@@ -45,10 +69,14 @@ func (c computer) program(t *testing.T, path, script string) {
 // command returns a script as a command with more variables.
 func (c computer) command(t *testing.T, script string, variables ...string) *exec.Cmd {
 	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "bash", script)
 	cmd.Env = append([]string{"PATH=" + filepath.Join(c.root, "bin") + ":/usr/bin:/bin", "ROLLOUT_ROOT=" + c.root,
-		"TMPDIR=" + filepath.Join(c.root, "tmp"), "ROLLOUT_POOL=small", "ROLLOUT_MODEL=org/small", "ROLLOUT_REVISION=v1",
-		"ROLLOUT_CONFIG=schema_version = 1", "ROLLOUT_LOOK_EVERY=0.01"}, variables...)
+		"TMPDIR=" + filepath.Join(c.root, "tmp"), "ROLLOUT_POOL=small", "ROLLOUT_MODEL=org/small",
+		"ROLLOUT_CONFIG=" + scriptConfig, "ROLLOUT_LOOK_EVERY=0.01", "TEST_PROGRAM=" + program}, variables...)
 	return cmd
 }
 
@@ -74,7 +102,8 @@ func have(t *testing.T, calls []string, begin string) {
 func TestTaskDrainsItsWorkerAtSIGTERM(t *testing.T) {
 	t.Parallel()
 	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
-	c.program(t, "programs/worker-1", `trap 'echo "gpuworker drains" >>`+c.calls+`; kill $!; exit 0' TERM
+	c.program(t, "programs/worker-1", asWorker+`
+trap 'echo "gpuworker drains" >>`+c.calls+`; kill $!; exit 0' TERM
 echo ready >&3
 sleep 60 & wait`)
 	ready, writer, err := os.Pipe()
@@ -97,6 +126,7 @@ sleep 60 & wait`)
 		t.Errorf("the task ended with %v", err)
 	}
 	calls := c.called(t)
+	have(t, calls, "worker-1 machine command --pool small")
 	have(t, calls, "python3 -m vllm.entrypoints.openai.api_server --model org/small --served-model-name org/small "+
 		"--host 127.0.0.1 --port 8000 --revision v1")
 	have(t, calls, "worker-1 --cloud gcp --pool small --log-format json --engine http://127.0.0.1:8000/v1")
@@ -106,7 +136,7 @@ sleep 60 & wait`)
 func TestTaskEndsItsWorkerBeforeItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
-	c.program(t, "programs/worker-1", "exec sleep 60")
+	c.program(t, "programs/worker-1", asWorker+"\nexec sleep 60")
 	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"),
 		"ROLLOUT_WORK_FOR=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -117,13 +147,14 @@ func TestTaskEndsItsWorkerBeforeItsTimeIsUp(t *testing.T) {
 func TestTaskWithoutAnEngineGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ engine, within, want string }{
-		"the engine dies":        {"exit 1", "60", "the inference server ended before it was ready"},
+		"the engine dies": {"echo 'ValueError: too long'; exit 1", "60",
+			"the inference server ended before it was ready: ValueError: too long"},
 		"the engine never comes": {"exec sleep 60", "0", "the inference server was not ready after 0 s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			machine := newComputer(t, map[string]string{"python3": c.engine, "curl": "exit 7"})
-			machine.program(t, "programs/worker-1", "")
+			machine.program(t, "programs/worker-1", asWorker)
 			cmd := machine.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_READY_WITHIN="+c.within,
 				"ROLLOUT_FOLDER="+filepath.Join(machine.root, "programs"))
 			if err := cmd.Run(); err == nil {
@@ -131,6 +162,25 @@ func TestTaskWithoutAnEngineGivesUp(t *testing.T) {
 			}
 			have(t, machine.called(t), "worker-1 --cloud gcp --pool small --log-format json --give-up "+c.want)
 		})
+	}
+}
+
+// What a config says reaches the server as it is, and no shell reads it on its way.
+func TestHostileArgumentsReachNoShell(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, map[string]string{"python3": `printf '<%s>' "$@" >"$TMPDIR/arguments"; exit 1`, "curl": "exit 7"})
+	c.program(t, "programs/worker-1", asWorker)
+	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"),
+		"ROLLOUT_CONFIG="+scriptConfig+"engine_args = ['--x y', '$(touch $TMPDIR/broken)', \"it's\", '*']\n")
+	if err := cmd.Run(); err == nil {
+		t.Error("the task succeeded")
+	}
+	got, err := os.ReadFile(filepath.Join(c.root, "tmp/arguments"))
+	if err != nil || !strings.HasSuffix(string(got), "<--x y><$(touch $TMPDIR/broken)><it's><*>") {
+		t.Errorf("the server got %s, %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(c.root, "tmp/broken")); !os.IsNotExist(err) {
+		t.Errorf("a shell ran what the config says: %v", err)
 	}
 }
 
@@ -142,18 +192,23 @@ func bootPrograms() map[string]string {
 case $* in
 */token*) echo '{"access_token": "secret-token"}' ;;
 *versions/latest:access*) echo '{"payload": {"data": "aHViLXRva2Vu"}}' ;;
-*storage.googleapis.com*) printf '#!/bin/sh\n' >"$to" ;;
+*storage.googleapis.com*)
+  printf '%s\n' '#!/bin/sh' 'echo "gpuworker $*" >>"$ROLLOUT_ROOT/calls"' \
+    '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"$to" ;;
+*/health*) [ -z "${NEVER_READY:-}" ] ;;
+*/v1/models*) echo '{"data":[{"max_model_len":4096}]}' ;;
 *attributes/rollout-leave*) echo https://leave.example ;;
 *identity*) echo identity-token ;;
 *leave.example*) cat >"${0%/*}/../leave" ;;
 esac`,
-		"systemctl": "", "systemd-run": "", "iptables": "", "useradd": "", "id": "exit 1", "journalctl": "",
-		"nvidia-smi": "echo 0; echo 1",
+		"systemctl": `case $* in *NRestarts*) echo "${RESTARTS:-0}" ;; esac`, "systemd-run": "", "iptables": "",
+		"useradd": "", "id": "exit 1", "journalctl": "echo 'ValueError: too long'", "gcloud": "",
+		"nvidia-smi": "echo 0, 8.9; echo 1, 8.9",
 	}
 }
 
 // machineVariables are those of a machine, besides the ones of every computer.
-var machineVariables = []string{"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0.21.0-cu129", "ROLLOUT_PROJECT=acme-ml",
+var machineVariables = []string{"ROLLOUT_PROJECT=acme-ml",
 	"ROLLOUT_PROGRAMS=acme-rollout-programs", "ROLLOUT_WORKER=gpuworker-1", "ROLLOUT_HUB_SECRET=rollout-hf-token",
 	"ROLLOUT_AUDIENCE=https://rollout-leave.acme-ml.internal"}
 
@@ -165,14 +220,16 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	}
 	calls := c.called(t)
 	have(t, calls, "iptables -I DOCKER-USER -d metadata.google.internal -p tcp --dport 80 -j DROP")
-	have(t, calls, "systemctl start --no-block rollout-engine-1.service")
-	have(t, calls, "systemctl enable --now rollout-worker.service")
+	have(t, calls, "systemctl start rollout-disks.service")
+	have(t, calls, "systemctl start --no-block rollout-engine-0.service rollout-engine-1.service")
+	have(t, calls, "systemctl start rollout-worker.service")
 	for path, want := range map[string]string{
 		"etc/systemd/system/rollout-engine-1.service": `"vllm/vllm-openai:v0.21.0-cu129" "--model" "org/small"`,
-		"etc/systemd/system/rollout-worker.service": `"--gpus" "0,1" "--engine" ` +
+		"etc/systemd/system/rollout-worker.service": `"--gpus" "0,1" "--gpus-per-server" "1" "--engine" ` +
 			`"http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
 		"etc/rollout/engine.env":   "HF_TOKEN=hub-token",
 		"etc/rollout/rollout.toml": "schema_version = 1",
+		"dev/console":              "the inference server of GPU 1 has a context of 4096 tokens",
 	} {
 		text, err := os.ReadFile(filepath.Join(c.root, path))
 		if err != nil || !strings.Contains(string(text), want) {
@@ -184,6 +241,40 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	}
 }
 
+// The servers start after the metadata are hidden from them, also after a reboot: nothing
+// is enabled.
+func TestServersNeverRunBesideTheMetadata(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, bootPrograms())
+	if out, err := c.command(t, "bootstrap.sh", append([]string{"ROLLOUT_CONFIG=" + strings.Replace(scriptConfig,
+		"model = 'org/small'\nrevision = 'v1'", "model = 'gs://acme-models/llama'", 1)}, machineVariables...)...,
+	).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	calls := c.called(t)
+	at := func(begin string) int {
+		return slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, begin) })
+	}
+	hidden, started := at("iptables -I DOCKER-USER"), at("systemctl start --no-block rollout-engine-0")
+	fetched := at("gcloud storage rsync --recursive gs://acme-models/llama " + c.root + "/var/lib/rollout/model")
+	if hidden < 0 || fetched < 0 || started < hidden || started < fetched || at("systemctl enable") >= 0 {
+		t.Errorf("hidden at %d, fetched at %d, started at %d:\n%s", hidden, fetched, started, strings.Join(calls, "\n"))
+	}
+}
+
+func TestEngineThatExitsThreeTimesEndsTheBoot(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, bootPrograms())
+	out, _ := c.command(t, "bootstrap.sh", append([]string{"NEVER_READY=1", "RESTARTS=3"}, machineVariables...)...,
+	).CombinedOutput() // it ends by the power
+	const want = "it could not be set up: the inference server of GPU 0 exited three times before it was ready: " +
+		"ValueError: too long"
+	if !strings.Contains(string(out), "this machine gives up: "+want) {
+		t.Errorf("it said %s, want %s", out, want)
+	}
+	have(t, c.called(t), "gpuworker --cloud gcp --config "+c.root+"/etc/rollout/rollout.toml --pool small --give-up "+want)
+}
+
 // A machine that can't be set up records why, leaves its group by its identity token, and
 // powers off.
 func TestMachineThatCannotWorkGivesUp(t *testing.T) {
@@ -192,9 +283,10 @@ func TestMachineThatCannotWorkGivesUp(t *testing.T) {
 		program, script string
 		want            string
 	}{
-		"no GPU":         {"nvidia-smi", "exit 9", "the machine has no GPU, or its driver does not work"},
-		"no firewall":    {"iptables", "exit 1", "the machine's metadata can't be hidden"},
-		"no worker unit": {"systemctl", `case $* in enable*) exit 1 ;; esac`, "the worker does not start"},
+		"no GPU":      {"nvidia-smi", "exit 9", "the machine has no GPU, or its driver does not work"},
+		"no firewall": {"iptables", "exit 1", "the machine's metadata can't be hidden"},
+		"no worker unit": {"systemctl", `case $* in "start rollout-worker.service") exit 1 ;; esac`,
+			"the worker does not start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -14,32 +15,38 @@ import (
 
 // settings are the variable settings of variables.tf.
 type settings struct {
-	Project       string          `json:"project"`
-	Region        string          `json:"region"`
-	Name          string          `json:"name"`
-	Bucket        string          `json:"bucket"`
-	Prefix        string          `json:"prefix"`
-	Database      string          `json:"database"`
-	Topics        string          `json:"topics"` // prefix of their names
-	PushAccount   string          `json:"push_account"`
-	Secrets       []string        `json:"secrets"`
-	SecretPrefix  string          `json:"secret_prefix"`
-	Config        string          `json:"config"`
-	JobConfig     string          `json:"job_config"`
-	Pools         map[string]pool `json:"pools"`
-	MaxMachines   int             `json:"max_machines"`
-	InstanceTypes []string        `json:"instance_types"`
-	EngineImage   string          `json:"engine_image"`
+	Project      string          `json:"project"`
+	Region       string          `json:"region"`
+	Name         string          `json:"name"`
+	Bucket       string          `json:"bucket"`
+	Prefix       string          `json:"prefix"`
+	Database     string          `json:"database"`
+	Topics       string          `json:"topics"` // prefix of their names
+	PushAccount  string          `json:"push_account"`
+	Secrets      []string        `json:"secrets"`
+	SecretPrefix string          `json:"secret_prefix"`
+	Config       string          `json:"config"`
+	JobConfig    string          `json:"job_config"`
+	Pools        map[string]pool `json:"pools"`
+	MaxMachines  int             `json:"max_machines"`
 }
 
 // pool is a pool that answers prompts.
 type pool struct {
 	Model    string `json:"model"`
-	Revision string `json:"revision"`
 	Machines string `json:"machines"` // config.MachinesGroup or config.MachinesCloudRun
 	// Provisioning is config.ProvisioningSpot, config.ProvisioningFlexStart or
 	// config.ProvisioningStandard.
-	Provisioning string `json:"provisioning"`
+	Provisioning  string            `json:"provisioning"`
+	InstanceTypes []string          `json:"instance_types"` // none of a job
+	EngineImage   string            `json:"engine_image"`
+	EngineEnv     map[string]string `json:"engine_env"`
+	DiskGB        int               `json:"disk_gb"`
+	BootSeconds   int               `json:"boot_seconds"` // until the servers are ready
+	Image         string            `json:"image"`        // of the machines; "" is machine_image
+	Labels        map[string]string `json:"labels"`
+	ModelBucket   string            `json:"model_bucket"` // "" if the model lies in no bucket
+	ModelFolder   string            `json:"model_folder"`
 }
 
 const (
@@ -85,13 +92,32 @@ func readSettings(name string, src []byte) (settings, error) {
 		Topics: c.PubSub.Prefix, PushAccount: c.PubSub.PushAccount,
 		Secrets: append([]string{}, d.Secrets...), SecretPrefix: c.Secrets.Prefix,
 		Config: string(short), JobConfig: forJobs, Pools: map[string]pool{},
-		MaxMachines: c.Fleet.MaxMachines, InstanceTypes: c.Fleet.InstanceTypes, EngineImage: c.Fleet.EngineImage,
+		MaxMachines: c.Fleet.MaxMachines,
 	}
 	for _, p := range d.InferPools() {
-		s.Pools[p.Name] = pool{p.Model, p.Revision, cmp.Or(p.Machines, config.MachinesGroup),
-			cmp.Or(p.Provisioning, config.ProvisioningSpot)}
+		s.Pools[p.Name] = poolOf(d, p)
 	}
 	return s, nil
+}
+
+// poolOf returns what Terraform needs of a pool. Lists and maps are never null, which
+// Terraform would not loop over.
+func poolOf(d config.Deployment, p config.Pool) pool {
+	m := d.MachinesOf(p)
+	bucket, folder := p.ModelBucket()
+	out := pool{
+		Model: p.Model, Machines: cmp.Or(p.Machines, config.MachinesGroup),
+		Provisioning: cmp.Or(p.Provisioning, config.ProvisioningSpot), InstanceTypes: []string{},
+		EngineImage: m.EngineImage, EngineEnv: map[string]string{}, DiskGB: m.DiskGB,
+		BootSeconds: int(m.BootDeadline.Std().Seconds()), Image: m.AMI, Labels: map[string]string{},
+		ModelBucket: bucket, ModelFolder: folder,
+	}
+	maps.Copy(out.EngineEnv, m.EngineEnv)
+	maps.Copy(out.Labels, m.Tags)
+	if out.Machines == config.MachinesGroup {
+		out.InstanceTypes = m.InstanceTypes
+	}
+	return out
 }
 
 // check returns all problems of a config that is otherwise valid, or nil. size is that of

@@ -19,10 +19,25 @@ const head = "schema_version = 1\n[cloud]\nprovider = 'gcp'\nproject = 'acme-ml'
 
 const onePool = "[[pool]]\nname = 'small'\nmodel = 'org/small'\n"
 
+// wholePool has every key that describes machines on Google Cloud.
+const wholePool = `[[pool]]
+name = "whole"
+model = "gs://acme-models/llama/"
+instance_types = ["a3-highgpu-8g"]
+server = "sglang"
+engine_args = ["--context-length", "32768", "$(touch /tmp/x)"]
+tensor_parallel = 8
+disk_gb = 300
+boot_deadline = "40m"
+ami = "projects/acme-ml/global/images/family/gpu-nvidia-580"
+tags = { team = "ml" }
+`
+
 func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 	t.Parallel()
 	got, err := readSettings("rollout.toml", []byte(head+"secrets.allowlist = ['hf-token']\n"+onePool+
-		"[[pool]]\nname = 'large'\nmodel = 'org/large'\nrevision = 'v1'\nmachines = 'cloud-run'\n"))
+		"[[pool]]\nname = 'large'\nmodel = 'org/large'\nrevision = 'v1'\nmachines = 'cloud-run'\n"+
+		"engine_env = { NCCL_DEBUG = 'WARN' }\n"+wholePool))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +56,20 @@ func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 		PushAccount: "rollout-push@acme-ml.iam.gserviceaccount.com",
 		Secrets:     []string{"hf-token"}, SecretPrefix: "rollout-",
 		Pools: map[string]pool{
-			"small": {"org/small", "", "group", "spot"},
-			"large": {"org/large", "v1", "cloud-run", "spot"},
+			"small": {Model: "org/small", Machines: "group", Provisioning: "spot",
+				InstanceTypes: []string{"g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"},
+				EngineImage:   "vllm/vllm-openai:v0.21.0-cu129", EngineEnv: map[string]string{}, DiskGB: 150, BootSeconds: 1200,
+				Labels: map[string]string{}},
+			"large": {Model: "org/large", Machines: "cloud-run", Provisioning: "spot", InstanceTypes: []string{},
+				EngineImage: "vllm/vllm-openai:v0.21.0-cu129", EngineEnv: map[string]string{"NCCL_DEBUG": "WARN"}, DiskGB: 150,
+				BootSeconds: 1200, Labels: map[string]string{}},
+			"whole": {Model: "gs://acme-models/llama/", Machines: "group", Provisioning: "spot",
+				InstanceTypes: []string{"a3-highgpu-8g"}, EngineImage: "lmsysorg/sglang:v0.5.11-cu129",
+				EngineEnv: map[string]string{}, DiskGB: 300, BootSeconds: 2400,
+				Image:  "projects/acme-ml/global/images/family/gpu-nvidia-580",
+				Labels: map[string]string{"team": "ml"}, ModelBucket: "acme-models", ModelFolder: "llama"},
 		},
-		MaxMachines: 8, InstanceTypes: []string{"g2-standard-8", "g2-standard-12"},
-		EngineImage: "vllm/vllm-openai:v0.21.0-cu129",
+		MaxMachines: 8,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

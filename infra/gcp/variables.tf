@@ -15,14 +15,20 @@ variable "settings" {
     config        = string # for functions and machines, as TOML
     job_config    = string # for the tasks of Cloud Run jobs, which end within 10 s
     pools = map(object({
-      model        = string
-      revision     = string
-      machines     = string # "group" or "cloud-run"
-      provisioning = string # "spot", "flex-start" or "standard"
+      model          = string
+      machines       = string       # "group" or "cloud-run"
+      provisioning   = string       # "spot", "flex-start" or "standard"
+      instance_types = list(string) # of a group
+      engine_image   = string
+      engine_env     = map(string) # of the server
+      disk_gb        = number
+      boot_seconds   = number # until the servers are ready
+      image          = string # of the machines; empty is machine_image
+      labels         = map(string)
+      model_bucket   = string # empty if the model lies in no bucket
+      model_folder   = string
     }))
-    max_machines   = number # of each pool
-    instance_types = list(string)
-    engine_image   = string
+    max_machines = number # of each pool
   })
 }
 

@@ -48,7 +48,7 @@ func TestTopicsAndSubscriptionsAreThoseOfTheProduct(t *testing.T) {
 	dead := queue.DeadLetterQueue
 	want := []string{objectsTopic, machinesTopic, host.SubmitFunction, host.PlanFunction, host.FinalizeFunction,
 		host.CoordinateQueue, dead(host.CoordinateQueue), dead(host.TaskQueue), host.DoctorQueue}
-	for _, pool := range []string{"small", "large"} {
+	for _, pool := range []string{"small", "large", "whole"} {
 		for _, q := range []string{host.WorkQueue(pool), host.UrgentQueue(pool)} {
 			want = append(want, q, dead(q))
 		}
@@ -137,7 +137,7 @@ func TestProgramsMayPublishWhatTheySend(t *testing.T) {
 	d := newWorkspace(t, nil).planned(t)
 	dead := queue.DeadLetterQueue
 	var pools, deadPools []string
-	for _, pool := range []string{"small", "large"} {
+	for _, pool := range []string{"small", "large", "whole"} {
 		for _, q := range []string{host.WorkQueue(pool), host.UrgentQueue(pool)} {
 			pools, deadPools = append(pools, q), append(deadPools, dead(q))
 		}
@@ -316,16 +316,84 @@ func TestStartupScriptHasThePoolsSettings(t *testing.T) {
 		}
 		exports, _, _ := strings.Cut(script, "\n# Each machine")
 		out, err := exec.CommandContext(t.Context(), "bash", "-c", exports+
-			"\nprintf '%s|' \"$ROLLOUT_POOL\" \"$ROLLOUT_MODEL\" \"$ROLLOUT_REVISION\" "+
+			"\nprintf '%s|' \"$ROLLOUT_POOL\" \"$ROLLOUT_MODEL\" \"$ROLLOUT_READY_WITHIN\" "+
 			"\"$ROLLOUT_HUB_SECRET\" \"$ROLLOUT_PROGRAMS\"; "+
 			"printf '%s' \"$ROLLOUT_CONFIG\"").Output()
-		begin := "small|org/small|it's|rollout-hf-token|acme-rollout-programs|"
+		begin := "small|org/small|1200|rollout-hf-token|acme-rollout-programs|"
+		if strings.Contains(m.Address, "whole") {
+			begin = "whole|gs://acme-models/llama/|2400|rollout-hf-token|acme-rollout-programs|"
+		}
 		if err != nil || !strings.HasPrefix(string(out), begin) {
 			t.Fatalf("%v: the script exports %.200s, want %s", err, out, begin)
 		}
-		if _, err := config.ParseDeployment("ROLLOUT_CONFIG", out[len(begin):]); err != nil {
-			t.Error(err)
+		got, err := config.ParseDeployment("ROLLOUT_CONFIG", out[len(begin):])
+		if err != nil || got.Pool("small").Revision != "it's" || got.Pool("whole").EngineArgs[2] != "$(touch /tmp/x)" {
+			t.Errorf("the machine's config is %+v, %v", got.Pools, err)
 		}
+	}
+}
+
+func TestGroupsAndJobsAreAsTheirPoolsDescribeThem(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	found := map[string]bool{}
+	for _, m := range d.of("google_compute_region_instance_template") {
+		disk := m.Values.block("disk")
+		got := []any{m.Values.text("machine_type"), disk.number("disk_size_gb"), disk.text("source_image")}
+		pool, want := "small", []any{"g2-standard-8", 150.0, "projects/deeplearning-platform-release/global/images/" +
+			"family/common-cu129-ubuntu-2204-nvidia-580"}
+		switch {
+		case strings.Contains(m.Address, "whole-a3"):
+			pool, want = "whole", []any{"a3-highgpu-8g", 300.0, "projects/acme-ml/global/images/family/gpu-nvidia-580"}
+			for _, labels := range []any{m.Values["labels"], disk["labels"]} {
+				if l, _ := labels.(map[string]any); l["team"] != "ml" {
+					t.Errorf("%s has the labels %v", m.Address, labels)
+				}
+			}
+		case strings.Contains(m.Address, "small-a2"):
+			want[0] = "a2-highgpu-1g"
+		}
+		if found[pool] = true; !cmp.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", m.Address, got, want)
+		}
+	}
+	if !found["small"] || !found["whole"] {
+		t.Errorf("there are templates of %v", found)
+	}
+	task := d.of("google_cloud_run_v2_job")[0].Values.block("template", "template", "containers")
+	env := map[string]string{}
+	for _, e := range task.blocks("env") {
+		env[e.text("name")] = e.text("value")
+	}
+	if env["NCCL_DEBUG"] != "$(touch /tmp/x)" || env["ROLLOUT_READY_WITHIN"] != "1200" ||
+		task.text("image") != "vllm/vllm-openai:v0.21.0-cu129" {
+		t.Errorf("the job has the image %s and the variables %v", task.text("image"), env)
+	}
+}
+
+// Workers read the models of their pools, and no other object of those buckets.
+func TestWorkersMayReadModelsInBuckets(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	var conditions, roles []string
+	for _, g := range d.of("google_storage_bucket_iam_member") {
+		if g.Values.text("bucket") != "acme-models" {
+			continue
+		}
+		if g.Values.text("member") != "google_service_account.member(rollout-worker)" {
+			t.Errorf("%s may read models", g.Values.text("member"))
+		}
+		_, role, _ := strings.Cut(g.Values.text("role"), "(rollout_")
+		roles = append(roles, strings.TrimSuffix(role, ")"))
+		if c := g.Values.block("condition").text("expression"); c != "" {
+			conditions = append(conditions, c)
+		}
+	}
+	slices.Sort(roles)
+	want := []string{`resource.name.startsWith("projects/_/buckets/acme-models/objects/llama/") || ` +
+		`resource.name == "projects/_/buckets/acme-models/objects/llama"`}
+	if !slices.Equal(roles, []string{"objects_list", "objects_read"}) || !slices.Equal(conditions, want) {
+		t.Errorf("workers have %q with %q, want %q", roles, conditions, want)
 	}
 }
 

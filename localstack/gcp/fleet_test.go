@@ -511,7 +511,7 @@ func TestGroupsOfAPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := gcp.GroupNames(d.Cloud, "small"); !slices.Equal(got, []string{g2, a2}) {
+	if got := gcp.GroupNames(d, "small"); !slices.Equal(got, []string{g2, a2}) {
 		t.Errorf("%v", got)
 	}
 	if pool, ok := gcp.PoolOfGroup(d, a2); pool != "small" || !ok {

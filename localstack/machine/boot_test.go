@@ -1,12 +1,16 @@
 package machine
 
 import (
+	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rollout/gpuworker/cli"
 )
 
 // script is the start script of a machine.
@@ -16,17 +20,22 @@ const script = "../../infra/aws/bootstrap.sh"
 // Each records its arguments.
 var fakePrograms = map[string]string{
 	"aws": `case "$*" in
-*"s3 cp"*) [ -z "${NO_PROGRAM:-}" ] && printf '#!/bin/sh\necho "gpuworker $*" >>"$CALLS"\n' >"${@: -1}" ;;
+*"s3 cp"*worker*) [ -z "${NO_PROGRAM:-}" ] && printf '%s\n' '#!/bin/sh' 'echo "gpuworker $*" >>"$CALLS"' \
+  '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
 *get-secret-value*) echo hf_secret ;;
 esac`,
 	"curl": `case "$*" in
 */health*) [ -z "${NEVER_READY:-}" ] ;;
+*/v1/models*) echo '{"data":[{"id":"org/model","max_model_len":32768}]}' ;;
 esac`,
 	"nvidia-smi": `printf '%b' "${GPUS:-0, 8.9\n1, 7.5\n}"`,
 	"cloud-init": `[ -z "${NO_METADATA:-}" ] && echo i-0123456789abcdef0`,
-	"journalctl": `echo "the engine's own words"`,
+	"journalctl": `printf 'INFO loading\nValueError: the engine has a reason\nRuntimeError: See root cause above\n'`,
 	"id":         `exit 1`,
-	"systemctl":  ``, "systemd-run": ``, "useradd": ``, "sleep": ``,
+	"systemctl": `case "$*" in
+*NRestarts*) echo "${RESTARTS:-0}" ;;
+esac`,
+	"systemd-run": ``, "useradd": ``, "sleep": ``,
 }
 
 const config = `schema_version = 1
@@ -37,6 +46,26 @@ name = "acme"
 [cloud.s3]
 bucket = "acme-batches"
 `
+
+// aPool is a pool of that config.
+const aPool = `[[pool]]
+name = "small"
+model = "org/model"
+revision = "main"
+`
+
+// TestMain lets the test program stand for the worker program, whose command "machine" the
+// script calls.
+func TestMain(m *testing.M) {
+	if os.Getenv("AS_WORKER") == "" {
+		os.Exit(m.Run())
+	}
+	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)
+	}
+	os.Exit(code)
+}
 
 // machine is a machine after its start.
 type machine struct {
@@ -62,13 +91,16 @@ func boot(t *testing.T, variables ...string) machine {
 			t.Fatal(err)
 		}
 	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "bash", script)
 	cmd.Env = append([]string{
-		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + root, "CALLS=" + calls,
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + root, "CALLS=" + calls, "TEST_PROGRAM=" + program,
 		"ROLLOUT_ROOT=" + root, "ROLLOUT_READY_WITHIN=1",
-		"AWS_REGION=us-east-1", "ROLLOUT_CONFIG=" + config, "ROLLOUT_POOL=small",
-		"ROLLOUT_MODEL=org/model", "ROLLOUT_REVISION=main",
-		"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0", "ROLLOUT_WORKER=s3://assets/worker",
+		"AWS_REGION=us-east-1", "ROLLOUT_CONFIG=" + config + aPool, "ROLLOUT_POOL=small",
+		"ROLLOUT_MODEL=org/model", "ROLLOUT_WORKER=s3://assets/worker",
 	}, variables...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
@@ -116,48 +148,91 @@ const leaves = "aws autoscaling terminate-instance-in-auto-scaling-group --insta
 func TestMachineStartsAServerForEachGPU(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
-	has(t, "the first engine", m.unit("engine-0"), "docker run", "--gpus device=0", "--publish 127.0.0.1:8000:8000",
-		`"vllm/vllm-openai:v0" "--model" "org/model" "--served-model-name" "org/model" "--revision" "main" `)
-	has(
-		t,
-		"the second engine",
-		m.unit("engine-1"),
-		"--gpus device=1",
-		"--publish 127.0.0.1:8001:8000",
-		`"--dtype" "half"`,
-	)
-	if strings.Contains(m.unit("engine-0"), "half") {
-		t.Error("a GPU with bfloat16 is served with half precision")
-	}
+	has(t, "the first engine", m.unit("engine-0"), `"--gpus" "device=0"`, `"127.0.0.1:8000:8000"`,
+		`"--model" "org/model" "--served-model-name" "org/model"`, `"--revision" "main"`)
+	has(t, "the second engine", m.unit("engine-1"), `"--gpus" "device=1"`, `"127.0.0.1:8001:8000"`, `"--dtype" "half"`)
 	has(t, "the worker", m.unit("worker"), "After=network-online.target rollout-engine-0.service "+
 		"rollout-engine-1.service", "User=rollout", "AWS_REGION=us-east-1",
 		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" "--rented" `, `"--gpus" "0,`+
-			`1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
+			`1" "--gpus-per-server" "1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
 		"ExecStopPost=+/bin/sh -c 'journalctl", "--unit rollout-worker >/dev/console'", "RestartPreventExitStatus=2 3")
 	has(t, "the list of calls", m.calls, "systemd-run --quiet --unit rollout-overdue --on-active=901 "+
 		"--setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
-		"aws s3 cp --no-progress s3://assets/worker", "useradd", "systemctl daemon-reload", "systemctl start "+
-			"--no-block rollout-engine-0.service",
-		"systemctl start --no-block rollout-engine-1.service", "8000/health", "8001/health", "systemctl stop "+
-			"rollout-overdue.timer", "systemctl enable --now rollout-worker.service")
-	if strings.Contains(m.calls, "terminate") || m.file("etc/rollout/rollout.toml") != config+"\n" {
-		t.Errorf("the machine leaves its fleet, or has another config:\n%s", m.calls)
+		"aws s3 cp --no-progress s3://assets/worker", "useradd", "gpuworker machine units", "systemctl daemon-reload",
+		"systemctl stop docker.socket docker.service containerd.service", "systemctl start rollout-disks.service",
+		"systemctl start containerd.service docker.service",
+		"systemctl start --no-block rollout-engine-0.service rollout-engine-1.service", "8000/health", "8001/health",
+		"systemctl stop rollout-overdue.timer", "systemctl start rollout-worker.service")
+	has(t, "the console", m.file("dev/console"), "the inference server of GPU 1 has a context of 32768 tokens")
+	if strings.Contains(m.calls, "terminate") || strings.Contains(m.calls, "aws s3 sync") ||
+		m.file("etc/rollout/rollout.toml") != config+aPool+"\n" {
+		t.Errorf("the machine leaves its fleet, fetches a model, or has another config:\n%s", m.calls)
 	}
 	if info, err := os.Stat(filepath.Join(m.root, "opt/rollout/gpuworker")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the worker program is %v, %v", info, err)
 	}
 }
 
+// Engines and worker come back after a reboot, at which the script does not run. To enable
+// a unit, or to reload systemd, takes the GPUs away from running containers with some
+// drivers.
+func TestUnitsAreEnabledBeforeContainersStart(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	before, after, _ := strings.Cut(m.calls, "systemctl start --no-block rollout-engine-0.service")
+	has(t, "what is called before", before, "systemctl daemon-reload", "systemctl enable rollout-worker.service "+
+		"rollout-disks.service rollout-engine-0.service rollout-engine-1.service", "systemctl start rollout-disks")
+	if strings.Contains(after, "enable") || strings.Contains(after, "daemon-reload") {
+		t.Errorf("systemd is reloaded while containers run:\n%s", m.calls)
+	}
+	for _, unit := range []string{"engine-0", "engine-1", "worker", "disks"} {
+		has(t, unit, m.unit(unit), "[Install]\nWantedBy=multi-user.target")
+	}
+	has(t, "the disks", m.unit("disks"), "Before=containerd.service docker.service",
+		"ExecStart=/opt/rollout/gpuworker machine disks")
+}
+
+func TestOneServerUsesTwoGPUs(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "ROLLOUT_CONFIG="+config+aPool+"tensor_parallel = 2\n", `GPUS=0, 9.0\n1, 9.0\n2, 9.0\n3, 9.0\n`)
+	has(t, "the second engine", m.unit("engine-2"), `"--gpus" "\"device=2,3\""`, `"127.0.0.1:8002:8000"`,
+		`"--tensor-parallel-size" "2"`)
+	has(t, "the worker", m.unit("worker"), `"--gpus" "0,1,2,3" "--gpus-per-server" "2" "--engine" `+
+		`"http://127.0.0.1:8000/v1,http://127.0.0.1:8002/v1"`)
+	if _, err := os.Stat(filepath.Join(m.root, "etc/systemd/system/rollout-engine-1.service")); !os.IsNotExist(err) {
+		t.Errorf("the second GPU has a server of its own: %v", err)
+	}
+}
+
+func TestMachineFetchesAModelFromABucket(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"s3://acme-models/llama/":    "aws s3 sync --no-progress s3://acme-models/llama/ ",
+		"s3://acme-models/x/q4.gguf": "aws s3 cp --no-progress s3://acme-models/x/q4.gguf ",
+	} {
+		pool := strings.Replace(aPool, "org/model", address, 1)
+		if strings.HasSuffix(address, ".gguf") {
+			pool = strings.Replace(pool, `revision = "main"`, `server = "llama.cpp"`, 1)
+		}
+		m := boot(t, "ROLLOUT_CONFIG="+config+pool, "ROLLOUT_MODEL="+address)
+		has(t, "the list of calls", m.calls, "systemctl start rollout-disks.service", want+m.root+"/var/lib/rollout/model",
+			"systemctl start --no-block rollout-engine-0.service")
+		has(t, "the engine", m.unit("engine-0"), `"--volume" "/var/lib/rollout/model:/model:ro"`)
+	}
+}
+
 func TestMachineThatFailsToStartLeavesItsFleetWithTheReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ variable, console, recorded string }{
-		"an engine that never answers": {"NEVER_READY=1", "the engine's own words", "the inference server of GPU 0 is " +
-			"not ready after 1 s"},
+		"an engine that never answers": {"NEVER_READY=1", "See root cause above", "the inference server of GPU 0 is " +
+			"not ready after 1 s: ValueError: the engine has a reason"},
 		// without the program nothing is recorded
 		"no program": {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker", ""},
 		"no GPU":     {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
-		"an invalid config": {"ROLLOUT_CONFIG=[", "the secret hf-token can't be read", "the secret hf-token " +
-			"can't be read"},
+		"an invalid config": {"ROLLOUT_CONFIG=[", "the inference servers can't be set up", "the inference servers can't " +
+			"be set up"},
+		"too few GPUs": {"ROLLOUT_CONFIG=" + config + aPool + "tensor_parallel = 4\n", "tensor_parallel of the pool is 4",
+			"the inference servers can't be set up: the machine has 2 GPUs, and tensor_parallel of the pool is 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,11 +243,24 @@ func TestMachineThatFailsToStartLeavesItsFleetWithTheReason(t *testing.T) {
 				has(t, "the list of calls", m.calls, "gpuworker --cloud aws --config "+m.root+"/etc/rollout/rollout.toml "+
 					"--pool small --give-up it could not be set up: "+c.recorded, leaves)
 			}
-			if strings.Contains(m.calls, "--now rollout-worker") || strings.Contains(m.calls, "stop rollout-overdue") {
+			if strings.Contains(m.calls, "start rollout-worker") || strings.Contains(m.calls, "stop rollout-overdue") {
 				t.Errorf("the worker was started:\n%s", m.calls)
 			}
 		})
 	}
+}
+
+// An engine that exits each time will not do better later: the machine leaves at once, long
+// before the deadline, with the engine's own error.
+func TestEngineThatExitsThreeTimesEndsTheBoot(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "NEVER_READY=1", "RESTARTS=3", "ROLLOUT_READY_WITHIN=100000")
+	has(t, "the list of calls", m.calls, "systemctl show --property NRestarts --value rollout-engine-0.service",
+		"journalctl --no-pager --lines 200 --output cat --unit rollout-engine-0", "--give-up it could not be set up: the "+
+			"inference server of GPU 0 exited three times before it was ready: ValueError: the engine has a reason", leaves)
+	has(t, "the console", m.file("dev/console"), "INFO loading", "See root cause above", "this machine leaves its fleet")
+	again := boot(t, "NEVER_READY=1", "RESTARTS=2")
+	has(t, "an engine that exited twice", again.calls, "is not ready after 1 s", leaves)
 }
 
 // A spot machine that is off is terminated and costs nothing.
@@ -184,7 +272,7 @@ func TestMachineThatCannotLeaveItsFleetPowersOff(t *testing.T) {
 	} {
 		m := boot(t, variables...)
 		has(t, name, m.calls, "systemctl poweroff")
-		if strings.Contains(m.calls, "terminate") || strings.Contains(m.calls, "--now rollout-worker") {
+		if strings.Contains(m.calls, "terminate") || strings.Contains(m.calls, "start rollout-worker") {
 			t.Errorf("%s:\n%s", name, m.calls)
 		}
 	}
@@ -192,7 +280,7 @@ func TestMachineThatCannotLeaveItsFleetPowersOff(t *testing.T) {
 
 func TestOnlyTheServersGetTheSecret(t *testing.T) {
 	t.Parallel()
-	m := boot(t, "ROLLOUT_CONFIG="+config+"[cloud.secrets]\nallowlist = [\"hf-token\"]\n")
+	m := boot(t, "ROLLOUT_CONFIG="+config+"[cloud.secrets]\nallowlist = [\"hf-token\"]\n"+aPool)
 	has(t, "the list of calls", m.calls, "get-secret-value --secret-id acme/hf-token")
 	if got := m.file("etc/rollout/engine.env"); got != "HF_TOKEN=hf_secret\n" {
 		t.Errorf("the servers' environment is %q", got)
@@ -220,18 +308,31 @@ func TestOnlyTheServersGetTheSecret(t *testing.T) {
 func TestMachineOfTheBuiltInModelNeedsNoGPU(t *testing.T) {
 	t.Parallel()
 	m := boot(t, "ROLLOUT_MODEL=rollout/tiny", `GPUS=\c`)
-	has(t, "the list of calls", m.calls, "systemctl enable --now rollout-worker.service")
+	has(t, "the list of calls", m.calls, "systemctl enable rollout-worker.service", "systemctl start "+
+		"rollout-worker.service")
 	if worker := m.unit("worker"); strings.Contains(worker, "--engine") || strings.Contains(m.calls, "nvidia-smi") ||
 		strings.Contains(m.calls, "terminate") {
 		t.Errorf("%s\n%s", worker, m.calls)
 	}
 }
 
-// % and $ are special in unit files.
-func TestModelNameIsQuotedForSystemd(t *testing.T) {
+// What a config says reaches the server as it is, and no shell reads it on its way.
+func TestHostileValuesReachNoShell(t *testing.T) {
 	t.Parallel()
-	m := boot(t, `ROLLOUT_MODEL=a"b\c%h$HOME`)
-	has(t, "the engine", m.unit("engine-0"), `"--model" "a\"b\\c%%h$$HOME"`)
+	m := boot(t, "ROLLOUT_CONFIG="+config+`[[pool]]
+name = "small"
+model = 'a"b\c%h$HOME'
+engine_args = ["--x", "'; touch /tmp/y; '", "$(touch $CALLS.broken)", "`+"`touch $CALLS.broken`"+`"]
+engine_env = { A = "$(touch $CALLS.broken)" }
+`)
+	has(t, "the engine", m.unit("engine-0"), `"--model" "a\"b\\c%%h$$HOME"`, `"--x" "'; touch /tmp/y; '" `+
+		`"$$(touch $$CALLS.broken)" "`+"`touch $$CALLS.broken`"+`"`)
+	if got := m.file("etc/rollout/pool.env"); got != "A=$(touch $CALLS.broken)\n" {
+		t.Errorf("the variables are %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(m.root, "calls.broken")); !os.IsNotExist(err) {
+		t.Errorf("a shell ran what the config says: %v", err)
+	}
 }
 
 func TestBashParsesTheScript(t *testing.T) {

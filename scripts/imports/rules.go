@@ -21,10 +21,12 @@ type Rule struct {
 
 // Sets of packages that several rules name.
 var (
-	ports     = []string{"shared/blob", "shared/capacity", "shared/document", "shared/queue", "shared/secret"}
-	functions = []string{"functions/...", "shared/...", "events"}
-	gpuworker = []string{"gpuworker/...", "shared/...", "events"}
-	programs  = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
+	ports          = []string{"shared/blob", "shared/capacity", "shared/document", "shared/queue", "shared/secret"}
+	functions      = []string{"functions/...", "shared/...", "events"}
+	gpuworker      = []string{"gpuworker/...", "shared/...", "events"}
+	infrastructure = []string{"infra/...", "shared/config", "shared/core/gpus", "shared/fault", "shared/host",
+		"shared/queue", "shared/record"}
+	programs = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
 )
 
 // Rules is the whole map, a layer after the other, the lowest first; sorted in
@@ -125,6 +127,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
 	{Packages: "gpuworker/grading", Imports: gpuworker},
+	{Packages: "gpuworker/machine", Imports: []string{"shared/config", "shared/core/servers", "shared/fault"}},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
@@ -132,8 +135,8 @@ var Rules = []Rule{
 	{Packages: "gpuworker/worker/...", Imports: gpuworker},
 
 	// Infrastructure takes the names of what it deploys from the packages that define them.
-	{Packages: "infra/...", Imports: []string{"infra/...", "shared/config", "shared/fault", "shared/host", "shared/queue",
-		"shared/record"}},
+	{Packages: "infra/gcp", Imports: append([]string{"gpuworker/machine"}, infrastructure...)}, // its scripts call it
+	{Packages: "infra/...", Imports: infrastructure},
 
 	// Programs, and tests of several parts together.
 	{Packages: "localstack/...", Imports: programs},

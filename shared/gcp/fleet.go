@@ -36,7 +36,7 @@ func (s *Stack) machinesOf(p config.Pool) capacity.Fleet {
 	case config.MachinesCloudRun:
 		return s.jobs()
 	default:
-		return &groups{pool: p.Name, names: GroupNames(s.Deployment.Cloud, p.Name), managers: s.managers(),
+		return &groups{pool: p.Name, names: GroupNames(s.Deployment, p.Name), managers: s.managers(),
 			docs: s.Ports.Docs, clock: s.Ports.Clock, log: s.Ports.Log}
 	}
 }

@@ -43,11 +43,11 @@ var (
 )
 
 // GroupNames returns the names of a pool's groups, as the deployment makes them: one for
-// each series of machine types. Examples: "rollout-small-g2", "rollout-small-a2".
-func GroupNames(c config.Cloud, pool string) (names []string) {
-	for _, instanceType := range c.Fleet.InstanceTypes {
+// each series of its machine types. Examples: "rollout-small-g2", "rollout-small-a2".
+func GroupNames(d config.Deployment, pool string) (names []string) {
+	for _, instanceType := range d.InstanceTypesOf(pool) {
 		series, _, _ := strings.Cut(instanceType, "-")
-		if name := c.FleetName(pool) + "-" + series; !slices.Contains(names, name) {
+		if name := d.Cloud.FleetName(pool) + "-" + series; !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -57,7 +57,7 @@ func GroupNames(c config.Cloud, pool string) (names []string) {
 // PoolOfGroup returns the pool whose machines a group has.
 func PoolOfGroup(d config.Deployment, group string) (pool string, ok bool) {
 	for _, p := range d.InferPools() {
-		if p.Machines != config.MachinesCloudRun && slices.Contains(GroupNames(d.Cloud, p.Name), group) {
+		if p.Machines != config.MachinesCloudRun && slices.Contains(GroupNames(d, p.Name), group) {
 			return p.Name, true
 		}
 	}

@@ -50,5 +50,5 @@ func workersHint(d config.Deployment, pool string) string {
 	}
 	return fmt.Sprintf("wait some minutes for a machine, which needs a quota and capacity; "+
 		"`gcloud compute instance-groups managed list-errors %s --region=%s --project=%s` says why none starts",
-		GroupNames(c, pool)[0], c.Region, c.Project)
+		GroupNames(d, pool)[0], c.Region, c.Project)
 }

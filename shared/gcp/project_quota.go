@@ -49,7 +49,7 @@ func quotaOf(machineType, provisioning string) string {
 // groupQuotas returns the names of the quotas of the GPUs that the groups of a pool may
 // use. unknown says that there are others.
 func (p project) groupQuotas(pool config.Pool) (names []string, unknown bool) {
-	for _, machineType := range p.at.Cloud.Fleet.InstanceTypes {
+	for _, machineType := range p.at.InstanceTypesOf(pool.Name) {
 		name := quotaOf(machineType, pool.Provisioning)
 		unknown = unknown || name == ""
 		if name != "" && !slices.Contains(names, name) {
@@ -179,10 +179,10 @@ func (p project) noQuota(name, where string) error {
 			`see machines of [[pool]]`}
 }
 
-// machineTypes checks that a zone of the region has machines of each type of the fleet.
+// machineTypes checks that a zone of the region has machines of each type of the pools.
 func (p project) machineTypes(ctx context.Context) (string, error) {
-	types := p.at.Cloud.Fleet.InstanceTypes
-	if len(p.pools(config.MachinesGroup)) == 0 || len(types) == 0 {
+	types := p.at.GroupTypes()
+	if len(types) == 0 {
 		return "no pool has machines of Compute Engine", nil
 	}
 	names := make([]string, len(types))
@@ -221,7 +221,7 @@ func (p project) machineTypes(ctx context.Context) (string, error) {
 	if absent != nil {
 		return "", &fault.Error{Kind: fault.NotFound,
 			Err:    fault.New(fault.NotFound, "no zone of %s has machines %s", p.at.Cloud.Region, strings.Join(absent, ", ")),
-			Remedy: "remove them from cloud.fleet.instance_types, or choose another region"}
+			Remedy: "remove them from instance_types of cloud.fleet and of the pools, or choose another region"}
 	}
 	return strings.Join(found, "; "), nil
 }

@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -21,6 +22,126 @@ func TestPoolMayBuyItsMachinesAtTheListPrice(t *testing.T) {
 		if got := d.number("OnDemandPercentageAboveBaseCapacity"); got != want {
 			t.Errorf("%s buys %v %% of its machines at the list price, want %v", pool, got, want)
 		}
+	}
+}
+
+// described is a pool with every key that describes its machines.
+const described = `
+[[pool]]
+name = "whole"
+model = "s3://acme-models/llama/70b/"
+instance_types = ["g6e.12xlarge", "g6e.24xlarge"]
+tensor_parallel = 4
+engine_args = ["--max-model-len", "32768", "$(touch /tmp/x)"]
+disk_gb = 300
+disk_throughput = 1000
+boot_deadline = "40m"
+max_price = 4.5
+on_demand_base = 1
+on_demand_share = 0.25
+ami = "ami-0123456789abcdef0"
+tags = { team = "ml research" }
+[[pool]]
+name = "network-disk"
+model = "org/other"
+instance_types = ["g6.xlarge", "g7x.xlarge"]
+ami = "/acme/gpu/ami-id"
+`
+
+func TestGroupIsAsItsPoolDescribesIt(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("testdata/rollout.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := synth(t, read(t, string(src)+described))
+	group := func(pool string) tree {
+		return made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
+	}
+	launch := func(pool string) tree {
+		l := made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", "acme-"+pool)
+		return l.Properties.at("LaunchTemplateData").(map[string]any)
+	}
+	d := tree(group("whole").at("MixedInstancesPolicy.InstancesDistribution").(map[string]any))
+	if d.text("SpotMaxPrice") != "4.5" || d.number("OnDemandBaseCapacity") != 1 ||
+		d.number("OnDemandPercentageAboveBaseCapacity") != 25 {
+		t.Errorf("machines are bought as %v", d)
+	}
+	var types []string
+	for _, o := range group("whole").list("MixedInstancesPolicy.LaunchTemplate.Overrides") {
+		types = append(types, tree(o.(map[string]any)).text("InstanceType"))
+	}
+	if !slices.Equal(types, []string{"g6e.12xlarge", "g6e.24xlarge"}) {
+		t.Errorf("the types are %q", types)
+	}
+	for pool, want := range map[string][4]string{
+		"whole":        {"300", "1000", "4000", "ami-0123456789abcdef0"},
+		"network-disk": {"150", "500", "", "resolve:ssm:/acme/gpu/ami-id"},
+		"small": {"150", "125", "", "resolve:ssm:/aws/service/deeplearning/ami/x86_64/" +
+			"base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"},
+	} {
+		disk := tree(launch(pool).list("BlockDeviceMappings")[0].(map[string]any))
+		got := [4]string{disk.text("Ebs.VolumeSize"), disk.text("Ebs.Throughput"), disk.text("Ebs.Iops"),
+			launch(pool).text("ImageId")}
+		if got != want {
+			t.Errorf("%s: size, throughput, IOPS and image are %q, want %q", pool, got, want)
+		}
+	}
+	tagged := 0
+	for _, x := range launch("whole").list("TagSpecifications") {
+		for _, tag := range tree(x.(map[string]any)).list("Tags") {
+			if tag := tree(tag.(map[string]any)); tag.text("Key") == "team" && tag.text("Value") == "ml research" {
+				tagged++
+			}
+		}
+	}
+	if tagged < 2 {
+		t.Errorf("machines and volumes have the tags %v", launch("whole").at("TagSpecifications"))
+	}
+	for pool, want := range map[string]string{"whole": "2400", "small": "1200"} {
+		script := flat(launch(pool).at("UserData").(map[string]any)["Fn::Base64"])
+		if !strings.Contains(script, "export ROLLOUT_READY_WITHIN='"+want+"'\n") {
+			t.Errorf("the servers of %s may not take %s s", pool, want)
+		}
+	}
+}
+
+// A machine may read the pool's own model, and no other object of that bucket.
+func TestMachineMayReadItsModelsBucket(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("testdata/rollout.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := synth(t, read(t, string(src)+described))
+	var readers, objects, listed []string
+	for _, s := range made.policies() {
+		for _, r := range s.resources {
+			if !strings.Contains(r, "acme-models") {
+				continue
+			}
+			readers = append(readers, s.of.id)
+			if slices.Equal(s.actions, []string{"s3:GetObject"}) {
+				objects = append(objects, r[strings.LastIndex(r, ":")+1:])
+			} else {
+				listed = append(listed, strings.Join(s.actions, " ")+" "+strings.Join(texts(s.condition.at(
+					"StringLike.s3:prefix")), " "))
+			}
+		}
+	}
+	slices.Sort(objects)
+	if got := slices.Compact(readers); len(got) != 1 || !strings.Contains(got[0], "whole") ||
+		!slices.Equal(objects, []string{"acme-models/llama/70b", "acme-models/llama/70b/*"}) ||
+		!slices.Equal(listed, []string{"s3:ListBucket llama/70b llama/70b/*"}) {
+		t.Errorf("%q may read %q and list %q", readers, objects, listed)
+	}
+}
+
+func TestMachinesAreLookedForInEveryZone(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Zones, s.Deployment.Cloud.Region = 0, "us-east-1" }))
+	if got := len(made.all("AWS::EC2::Subnet")); got != 6 {
+		t.Errorf("the network has %d subnets in us-east-1, want 6", got)
 	}
 }
 

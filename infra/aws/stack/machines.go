@@ -1,10 +1,13 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -14,6 +17,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"rollout/shared/config"
+	"rollout/shared/core/gpus"
 	"rollout/shared/fault"
 )
 
@@ -21,10 +25,14 @@ const (
 	// image is the SSM parameter with the id of AWS's newest machine image that has
 	// NVIDIA's driver, Docker and NVIDIA's container toolkit.
 	image = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-	// The root volume must hold the machine image, an engine's container image and
-	// a model.
-	rootDevice    = "/dev/sda1"
-	rootGigabytes = 150
+	// The root volume must hold the machine image, and where machines have no disks of
+	// their own an engine's container image and a model.
+	rootDevice = "/dev/sda1"
+	// Throughputs of the root volume in MB/s: what is free of charge, and what is worth its
+	// price where images and models lie on it.
+	freeThroughput, fastThroughput = 125, 500
+	// A volume has so many MB/s for each of its IOPS, of which the first are free.
+	throughputPerIOPS, freeIOPS = 4, 3000
 )
 
 // machines adds the network of the machines, and a group of machines for each
@@ -42,7 +50,7 @@ func (b *builder) machines() {
 // machine. The security group admits no incoming connection, and outgoing ones
 // only to port 443.
 func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
-	zones := make([]string, b.Zones)
+	zones := make([]string, cmp.Or(b.Zones, zonesOf(b.cloud.Region)))
 	for i := range zones {
 		zones[i] = *awscdk.Fn_Select(jsii.Number(i), awscdk.Fn_GetAzs(&b.cloud.Region))
 	}
@@ -84,6 +92,21 @@ func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
 	return vpc, securityGroup
 }
 
+// zonesOf returns how many availability zones every account has in a region, at least. A
+// stack that asked for one more would fail to deploy. Spot machines are short in a
+// different zone each day, so that a group looks into all of them.
+func zonesOf(region string) int {
+	switch region {
+	case "us-east-1":
+		return 6
+	case "us-west-2", "ap-northeast-2":
+		return 4
+	case "us-west-1":
+		return 2
+	}
+	return 3
+}
+
 // machineGroup adds the group of a pool: spot machines of the types that are cheap and
 // unlikely to be interrupted, or, if the pool says so, machines at the list price. It is empty until there is work. The
 // functions coordinate and reclaim raise its desired capacity, and machines
@@ -96,9 +119,10 @@ func (b *builder) machineGroup(
 	program awss3assets.Asset,
 ) {
 	fleet, cloud := b.cloud.Fleet, b.cloud
+	machines := b.Deployment.MachinesOf(pool)
 	name := cloud.FleetName(pool.Name)
 	grants := append(
-		b.workerGrants(pool.Name),
+		append(b.workerGrants(pool.Name), b.readModel(pool)...),
 		grant{
 			id:        "LeaveTheFleet",
 			actions:   []string{"autoscaling:TerminateInstanceInAutoScalingGroup"},
@@ -115,7 +139,7 @@ func (b *builder) machineGroup(
 	role := b.role("MachineRole-"+pool.Name, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
-		MachineImage:       awsec2.MachineImage_FromSsmParameter(jsii.String(image), nil),
+		MachineImage:       b.imageOf(machines),
 		Role:               role,
 		SecurityGroup:      securityGroup,
 		UserData:           awsec2.UserData_Custom(jsii.String(b.userData(pool, *program.S3ObjectUrl()))),
@@ -127,16 +151,15 @@ func (b *builder) machineGroup(
 		BlockDevices: &[]*awsec2.BlockDevice{
 			{
 				DeviceName: jsii.String(rootDevice),
-				Volume: awsec2.BlockDeviceVolume_Ebs(jsii.Number(rootGigabytes), &awsec2.EbsDeviceOptions{
-					VolumeType:          awsec2.EbsDeviceVolumeType_GP3,
-					Encrypted:           jsii.Bool(true),
-					DeleteOnTermination: jsii.Bool(true),
-				}),
+				Volume:     awsec2.BlockDeviceVolume_Ebs(jsii.Number(machines.DiskGB), rootVolume(machines)),
 			},
 		},
 	})
+	for _, key := range slices.Sorted(maps.Keys(machines.Tags)) {
+		awscdk.Tags_Of(template).Add(jsii.String(key), jsii.String(machines.Tags[key]), nil)
+	}
 	var types []*awsautoscaling.LaunchTemplateOverrides
-	for _, t := range fleet.InstanceTypes {
+	for _, t := range machines.InstanceTypes {
 		types = append(types, &awsautoscaling.LaunchTemplateOverrides{InstanceType: awsec2.NewInstanceType(&t)})
 	}
 	group := awsautoscaling.NewAutoScalingGroup(
@@ -156,11 +179,7 @@ func (b *builder) machineGroup(
 			MixedInstancesPolicy: &awsautoscaling.MixedInstancesPolicy{
 				LaunchTemplate:          template,
 				LaunchTemplateOverrides: &types,
-				InstancesDistribution: &awsautoscaling.InstancesDistribution{
-					OnDemandBaseCapacity:                jsii.Number(0),
-					OnDemandPercentageAboveBaseCapacity: jsii.Number(onDemandShare(pool)),
-					SpotAllocationStrategy:              awsautoscaling.SpotAllocationStrategy_PRICE_CAPACITY_OPTIMIZED,
-				},
+				InstancesDistribution:   bought(machines),
 			},
 		},
 	)
@@ -174,12 +193,76 @@ func (b *builder) machineGroup(
 	})
 }
 
-// onDemandShare is how many percent of the pool's machines are bought at the list price.
-func onDemandShare(p config.Pool) int {
-	if p.Provisioning == config.ProvisioningStandard {
-		return 100
+// imageOf returns the machine image of a pool. A parameter is read when a machine
+// starts, not when the stack is deployed, so that later machines have newer drivers.
+func (b *builder) imageOf(m config.PoolMachines) awsec2.IMachineImage {
+	if strings.HasPrefix(m.AMI, "ami-") {
+		return awsec2.MachineImage_GenericLinux(&map[string]*string{b.cloud.Region: &m.AMI}, nil)
 	}
-	return 0
+	return awsec2.MachineImage_ResolveSsmParameterAtLaunch(jsii.String(cmp.Or(m.AMI, image)), nil)
+}
+
+// rootVolume returns the options of the machines' root volume.
+func rootVolume(m config.PoolMachines) *awsec2.EbsDeviceOptions {
+	throughput := m.DiskThroughput
+	if throughput == 0 {
+		throughput = freeThroughput
+		if slices.ContainsFunc(m.InstanceTypes, lacksDisk) {
+			throughput = fastThroughput
+		}
+	}
+	o := &awsec2.EbsDeviceOptions{
+		VolumeType:          awsec2.EbsDeviceVolumeType_GP3,
+		Encrypted:           jsii.Bool(true),
+		DeleteOnTermination: jsii.Bool(true),
+		Throughput:          jsii.Number(throughput),
+	}
+	if iops := throughput * throughputPerIOPS; iops > freeIOPS {
+		o.Iops = jsii.Number(iops)
+	}
+	return o
+}
+
+// lacksDisk reports whether machines of the type may have no disk of their own.
+func lacksDisk(instanceType string) bool {
+	m, known := gpus.Of(instanceType)
+	return !known || m.LocalGB == 0
+}
+
+// bought returns how a pool's machines are bought.
+func bought(m config.PoolMachines) *awsautoscaling.InstancesDistribution {
+	d := &awsautoscaling.InstancesDistribution{
+		OnDemandBaseCapacity:                jsii.Number(m.OnDemandBase),
+		OnDemandPercentageAboveBaseCapacity: jsii.Number(math.Round(100 * m.OnDemandShare)),
+		SpotAllocationStrategy:              awsautoscaling.SpotAllocationStrategy_PRICE_CAPACITY_OPTIMIZED,
+	}
+	if m.MaxPrice > 0 {
+		d.SpotMaxPrice = jsii.String(strconv.FormatFloat(m.MaxPrice, 'f', -1, 64))
+	}
+	return d
+}
+
+// readModel allows reading the pool's model if it lies in a bucket.
+func (b *builder) readModel(p config.Pool) []grant {
+	bucket, folder := p.ModelBucket()
+	if bucket == "" {
+		return nil
+	}
+	arn := strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "s3", "", "", bucket}, ":")
+	return []grant{
+		{
+			id:        "ReadTheModel",
+			actions:   []string{"s3:GetObject"},
+			resources: []string{arn + "/" + folder, arn + "/" + folder + "/*"},
+			why:       "The files of the pool's model have names that the config does not know.",
+		},
+		{
+			id:         "ListTheModel",
+			actions:    []string{"s3:ListBucket"},
+			resources:  []string{arn},
+			conditions: map[string]any{"StringLike": map[string]any{"s3:prefix": []string{folder, folder + "/*"}}},
+		},
+	}
 }
 
 // checkWorkerBinary returns NotFound if the worker program has not been built.
@@ -204,8 +287,7 @@ func (b *builder) userData(pool config.Pool, program string) string {
 		"ROLLOUT_CONFIG":       b.Config,
 		"ROLLOUT_POOL":         pool.Name,
 		"ROLLOUT_MODEL":        pool.Model,
-		"ROLLOUT_REVISION":     pool.Revision,
-		"ROLLOUT_ENGINE_IMAGE": b.cloud.Fleet.EngineImage,
+		"ROLLOUT_READY_WITHIN": wholeSeconds(b.Deployment.MachinesOf(pool).BootDeadline),
 		"ROLLOUT_WORKER":       program,
 	}
 	script := "#!/usr/bin/env bash\n"
@@ -214,6 +296,9 @@ func (b *builder) userData(pool config.Pool, program string) string {
 	}
 	return script + b.BootScript
 }
+
+// wholeSeconds returns a duration in seconds, for a shell.
+func wholeSeconds(d config.Duration) string { return strconv.Itoa(int(d.Std().Seconds())) }
 
 // quote quotes a text as one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -23,7 +23,7 @@ type Settings struct {
 	FunctionsDir string // folder of the functions' programs, each in NAME/bootstrap
 	WorkerBinary string // path of the worker program for x86_64; needed if Machines
 	BootScript   string // script that a machine runs when it starts; needed if Machines
-	Zones        int    // number of availability zones with machines, 1 to 6
+	Zones        int    // number of availability zones with machines, 1 to 6; 0 is all
 	Email        string // address for alarms and the budget; "" for none
 	Budget       int    // US dollars a month; 0 for no budget
 }
@@ -97,8 +97,8 @@ func (s Settings) Check() error {
 	if s.Email != "" && !strings.Contains(s.Email, "@") {
 		add("email is %q: use an address with an @", s.Email)
 	}
-	if s.Machines && (s.Zones < 1 || s.Zones > 6) {
-		add("zones is %d: use 1 to 6", s.Zones)
+	if s.Machines && (s.Zones < 0 || s.Zones > 6) {
+		add("zones is %d: use 1 to 6, or 0 for all of the region", s.Zones)
 	}
 	if s.Machines && len(s.Deployment.InferPools()) == 0 {
 		add("the config has no [[pool]] that answers prompts: " +

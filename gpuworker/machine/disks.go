@@ -1,0 +1,145 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rollout/shared/fault"
+)
+
+// Disks puts what machines fetch on their own NVMe disks, which are faster than a root
+// disk over the network and cost nothing: Docker's images, and models. It is run before
+// Docker starts, at each boot.
+//
+//	mounted by the image ─┐
+//	                      ├─▶ docker, containerd, models ──mount --bind──▶ where programs look for them
+//	a disk ─mkfs─▶ mount ─┘
+//
+// A machine without such disks keeps all on its root disk.
+type Disks struct {
+	Root string // of the file system
+	// Run runs a program and returns its output.
+	Run func(ctx context.Context, name string, args ...string) (string, error)
+	Out io.Writer // gets a line that says what was done
+}
+
+const (
+	// imageMount is where Amazon's Deep Learning images mount all disks of a machine as one.
+	imageMount = "/opt/dlami/nvme"
+	ownMount   = "/mnt/rollout"
+	diskLabel  = "rollout"
+)
+
+// ownDisks match the names of disks that belong to the machine, and not to the network.
+var ownDisks = []string{
+	"dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_*",
+	"dev/disk/by-id/google-local-nvme-ssd-*",
+	"dev/disk/by-id/google-local-ssd-*",
+}
+
+// moved are the folders that lie on the machine's own disk, by their names there.
+var moved = []struct{ name, at string }{
+	{"docker", "/var/lib/docker"}, {"containerd", "/var/lib/containerd"}, {"models", hubModels}, {"model", fetchedModel},
+}
+
+// Mount finds a disk, mounts it, and moves the folders to it. What does not work is
+// reported, and the machine goes on without: a slower start is better than none.
+func (d Disks) Mount(ctx context.Context) error {
+	from, err := d.find(ctx)
+	switch {
+	case err != nil:
+		return d.say("its own disks can't be used, all stays on the root disk: %v", err)
+	case from == "":
+		return d.say("it has no disks of its own: images and models lie on the root disk")
+	}
+	for _, m := range moved {
+		source, target := filepath.Join(from, m.name), m.at
+		if err := d.bind(ctx, source, target); err != nil {
+			return d.say("%s stays on the root disk: %v", target, err)
+		}
+	}
+	return d.say("images and models lie on its own disk, at %s", from)
+}
+
+// find returns where a disk of the machine is mounted, which may be done here, or "".
+func (d Disks) find(ctx context.Context) (string, error) {
+	for _, at := range []string{imageMount, ownMount} {
+		if _, err := d.Run(ctx, "mountpoint", "-q", d.path(at)); err == nil {
+			return at, nil
+		}
+	}
+	disks := d.disks()
+	if len(disks) == 0 {
+		return "", nil
+	}
+	label, err := d.Run(ctx, "blkid", "-s", "LABEL", "-o", "value", disks[0])
+	if err != nil || strings.TrimSpace(label) != diskLabel { // new, or of another life
+		_, err := d.Run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", "-L", diskLabel, disks[0])
+		if err != nil {
+			return "", err
+		}
+	}
+	if err := os.MkdirAll(d.path(ownMount), 0o755); err != nil {
+		return "", err
+	}
+	if _, err := d.Run(ctx, "mount", "-o", "noatime", disks[0], d.path(ownMount)); err != nil {
+		return "", err
+	}
+	return ownMount, nil
+}
+
+// disks returns the devices of the machine's own disks, each once, in the order of their
+// names. Several names may lead to one device.
+func (d Disks) disks() (devices []string) {
+	for _, pattern := range ownDisks {
+		names, _ := filepath.Glob(filepath.Join(d.path("/"), pattern)) // the patterns are well formed
+		for _, name := range names {
+			if strings.Contains(filepath.Base(name), "-part") {
+				continue
+			}
+			device, err := filepath.EvalSymlinks(name)
+			if err == nil && !slices.Contains(devices, device) {
+				devices = append(devices, device)
+			}
+		}
+	}
+	return devices
+}
+
+// bind makes a folder of the disk appear at the target, unless it does already.
+func (d Disks) bind(ctx context.Context, source, target string) error {
+	for _, folder := range []string{source, target} {
+		if err := os.MkdirAll(d.path(folder), 0o710); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Run(ctx, "mountpoint", "-q", d.path(target)); err == nil {
+		return nil
+	}
+	_, err := d.Run(ctx, "mount", "--bind", d.path(source), d.path(target))
+	return err
+}
+
+func (d Disks) path(name string) string { return filepath.Join("/", d.Root, name) }
+
+func (d Disks) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(d.Out, "rollout: "+format+"\n", args...)
+	return err
+}
+
+// runCommand runs a program. Its error has the end of what it wrote.
+func runCommand(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		text := strings.TrimSpace(string(out))
+		text = text[max(0, len(text)-200):]
+		return string(out), fault.WithKind(fault.Unavailable, err, "%s %s", name, text)
+	}
+	return string(out), nil
+}
