@@ -93,7 +93,7 @@ quote_unit() {
 # of its log also goes to the console, because the machine may soon be gone.
 write_worker() {
   local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json) after=network-online.target
-  local number port ready limits gpus list= engines= per=1
+  local number port ready limits gpus list='' engines='' per=1
   if [ -s "$home/servers" ]; then
     while read -r number port ready limits gpus; do
       engines+=${engines:+,}http://127.0.0.1:$port/v1 list+=${list:+,}$gpus
@@ -158,16 +158,16 @@ EOF
 # Waits until every server answers. Each first downloads the image and the model. One that
 # exits three times before will not do better the fourth time: its last error is the reason.
 await_engines() {
-  local deadline=$((SECONDS + ready_within)) number port ready limits gpus tokens waiting
+  local deadline=$((SECONDS + ready_within)) number port ready limits gpus tokens waiting late
   while :; do
-    waiting=
+    waiting='' late=$((SECONDS >= deadline))
     while read -r number port ready limits gpus; do
       curl -fsS -m 5 -o "$root/dev/null" "http://127.0.0.1:$port$ready" && continue
       waiting+=" $number"
       if [ "$(restarts "$number")" -ge 3 ]; then
         say "the inference server of GPU $gpus exited three times before it was ready: $(cause "$number")"
         return 1
-      elif [ "$SECONDS" -ge "$deadline" ]; then
+      elif [ "$late" = 1 ]; then
         say "the inference server of GPU $gpus is not ready after $ready_within s: $(cause "$number")"
         return 1
       fi
