@@ -102,12 +102,12 @@ func TestMistakesAreFound(t *testing.T) {
 			"it has the permission storage.objects.*"},
 		"a missing zone": {
 			edit{"machines.tf",
-				"= local.zones[each.value.series]\n  distribution_policy_target_shape",
+				"= each.value.zones\n  distribution_policy_target_shape",
 				"= slice(local.zones[each.value.series], 0, 1)\n  distribution_policy_target_shape"},
 			"google_compute_region_instance_group_manager.machines[\"small-g2\"]: it takes the zones [us-central1-a]"},
 		"a zone without machines": {
 			edit{"machines.tf",
-				"= local.zones[each.value.series]\n  distribution_policy_target_shape",
+				"= each.value.zones\n  distribution_policy_target_shape",
 				"= data.google_compute_zones.all.names\n  distribution_policy_target_shape"},
 			"us-central1-f], and"},
 		"balanced zones": {
