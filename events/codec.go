@@ -76,6 +76,16 @@ var payloadDecoders = []payloadDecoder{
 	decoderOf[Finalize](),
 	decoderOf[FinalizeSegment](),
 	decoderOf[Finalized](),
+	decoderOf[RunCompleted](),
+	decoderOf[RunFailed](),
+	decoderOf[RunStopped](),
+	decoderOf[RunPaused](),
+	decoderOf[BudgetLow](),
+	decoderOf[CapacityMissing](),
+	decoderOf[QuotaReached](),
+	decoderOf[LaunchFailed](),
+	decoderOf[BootFailed](),
+	decoderOf[NotifyTest](),
 }
 
 var byType = func() map[Type]payloadDecoder {

@@ -45,10 +45,16 @@ type Meta struct {
 	// Term is reserved: no sender sets it, and no receiver acts on it. It has 31
 	// bits, as every CloudEvents integer.
 	Term uint64 `json:"term,omitempty"`
+	// Sequence orders the events of a subject, by the bytes of the text: the CloudEvents
+	// extension of that name. Only events for people have one.
+	Sequence string `json:"sequence,omitempty"`
 }
 
+// FormatSequence returns the Sequence of an event of that number.
+func FormatSequence(n uint64) string { return fmt.Sprintf("%020d", n) }
+
 // Envelope is the wire form of an event: CloudEvents 1.0 with the extensions
-// hops, traceparent and term.
+// hops, traceparent, term and sequence.
 type Envelope struct {
 	SpecVersion string `json:"specversion"`
 	Type        Type   `json:"type"`
@@ -101,6 +107,8 @@ func (m Meta) check() error {
 		return fmt.Errorf("%w: %d, more than %d", ErrTooManyHops, m.Hops, MaxHops)
 	case m.Traceparent != "" && !printable(m.Traceparent, 55, 128):
 		return fmt.Errorf("traceparent %.64q is not a W3C trace context", m.Traceparent)
+	case m.Sequence != "" && !printable(m.Sequence, 1, 64):
+		return fmt.Errorf("sequence %.64q is not 1 to 64 printable characters", m.Sequence)
 	case m.Term > math.MaxInt32:
 		return fmt.Errorf("term %d has more than 31 bits", m.Term)
 	}

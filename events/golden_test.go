@@ -70,6 +70,20 @@ var golden = map[string]events.Payload{
 	"finalize_segment": events.FinalizeSegment{Run: run, From: 7, To: 2055},
 	"finalized":        events.Finalized{Run: run, Phase: "completed_with_errors"},
 	"finalized_unsaid": events.Finalized{Run: run},
+	"run_completed": events.RunCompleted{RunOutcome: events.RunOutcome{Run: run, Name: "nightly",
+		Phase: "completed_with_errors", Items: 3, Completed: 2, Failed: 1, FailedByClass: map[string]int{"refused": 1},
+		PromptTokens: 30, CompletionTokens: 20, CostUSD: 0.25, Seconds: 1.5, Summary: "runs/" + run + "/summary.json"}},
+	"run_completed_bare": events.RunCompleted{RunOutcome: events.RunOutcome{Run: run, Phase: "completed"}},
+	"run_failed": events.RunFailed{RunOutcome: events.RunOutcome{Run: run, Name: "nightly", Phase: "expired",
+		Message: "the deadline is over"}},
+	"run_stopped":      events.RunStopped{RunOutcome: events.RunOutcome{Run: run, Phase: "stopped"}},
+	"run_paused":       events.RunPaused{Run: run, Name: "nightly", Phase: "paused", Reason: "status 401: wrong key"},
+	"budget_low":       events.BudgetLow{Run: run, Name: "nightly", Budget: "tokens", Used: 801, Limit: 1000},
+	"capacity_missing": events.CapacityMissing{PoolProblem: events.PoolProblem{Pool: "small", Reason: "none is free"}},
+	"quota_reached":    events.QuotaReached{PoolProblem: events.PoolProblem{Pool: "small", Reason: "0 vCPUs"}},
+	"launch_failed":    events.LaunchFailed{PoolProblem: events.PoolProblem{Pool: "small", Reason: "no such image"}},
+	"boot_failed":      events.BootFailed{PoolProblem: events.PoolProblem{Pool: "small", Reason: "the engine ended"}},
+	"notify_test":      events.NotifyTest{Text: "a test"},
 }
 
 func meta() events.Meta {

@@ -24,6 +24,7 @@ type Finalizer struct {
 	segments *SegmentOptions // nil: every run is written in one stream
 	kinds    kind.Table
 	prices   config.Deployment
+	onEnded  func(context.Context, record.Manifest, record.Summary)
 }
 
 // Options are what a finalizer takes besides its ports.
@@ -35,11 +36,15 @@ type Options struct {
 	Kinds    kind.Table
 	// Prices are those of the deployment's engines. The zero value has none: runs cost 0.
 	Prices config.Deployment
+	// OnEnded is optional. It is called after the summary is written and coordinate is told,
+	// perhaps several times.
+	OnEnded func(context.Context, record.Manifest, record.Summary)
 }
 
 // New returns a finalizer that finds shards through ix.
 func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
-	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix, kinds: o.Kinds, prices: o.Prices}
+	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix, kinds: o.Kinds, prices: o.Prices,
+		onEnded: o.OnEnded}
 	if o.Segments != nil {
 		s := o.Segments.withDefaults()
 		f.segments = &s
@@ -107,7 +112,11 @@ func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err erro
 	if err != nil || !whole {
 		return err
 	}
-	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
+	err = f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
+	if err == nil && f.onEnded != nil {
+		f.onEnded(ctx, m, sum)
+	}
+	return err
 }
 
 // reportEnd records the run's end for observers. Only the process that wrote the

@@ -6,6 +6,7 @@
 //	plan queue ───────▶ plan (ranges)             PlanConcurrency at once
 //	coordinate queue ─▶ coordinate                in batches
 //	timer ────────────▶ reclaim                   every half heartbeat interval; for uploads, every hour
+//	timer ────────────▶ notify                    when an event is recorded, or due again
 //
 // For each message it takes the same steps: receive, call the handler while the
 // message is kept hidden, and then acknowledge it, move it to the dead letters
@@ -24,6 +25,7 @@ import (
 
 	"rollout/functions/coordinate"
 	"rollout/functions/finalize"
+	"rollout/functions/notify"
 	"rollout/functions/plan"
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
@@ -60,6 +62,8 @@ type Config struct {
 	// BatchDelay is how long events are collected for coordinate. Default: 50 ms.
 	BatchDelay time.Duration
 	Kinds      kind.Table
+	// Notifier is optional. It records what happens to runs, and Run delivers it.
+	Notifier *notify.Notifier
 }
 
 // System is all functions of one process.
@@ -93,14 +97,16 @@ func New(p host.Ports, cfg Config) *System {
 	t := host.Timings(cfg.Deployment.Health)
 	ix, shared := input.NewIndex(p.Blobs, p.Docs), cfg.Segments != nil
 	s := &System{Ports: p, cfg: cfg,
-		submit:     submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds, Moved: cfg.Moved}),
-		plan:       plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds, Bucket: cfg.Deployment.Bucket}),
-		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds, Prices: cfg.Deployment}),
+		submit: submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds, Moved: cfg.Moved}),
+		plan:   plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds, Bucket: cfg.Deployment.Bucket}),
+		finalize: finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds, Prices: cfg.Deployment,
+			OnEnded: cfg.Notifier.Finalized}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),
 		saved:      make(chan struct{}, 1),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
+	s.reclaim.NotifyWith(cfg.Notifier)
 	if !shared && cfg.Deployment.Storage.KeepWork != config.KeepWorkAll {
 		s.freer = reclaim.NewFreer(p)
 		s.reclaim.FreeWith(s.freer)
@@ -134,6 +140,9 @@ func (s *System) Run(ctx context.Context) error {
 	if s.cfg.Deployment.Storage.KeepDocuments > 0 {
 		all.Go(func() { s.runExpire(ctx) })
 	}
+	if s.cfg.Notifier != nil {
+		all.Go(func() { s.runNotify(ctx) })
+	}
 	for range dispatchConcurrency {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}
@@ -142,5 +151,6 @@ func (s *System) Run(ctx context.Context) error {
 	}
 	all.Wait()
 	s.freeLast(ctx)
+	s.notifyLast(ctx)
 	return nil
 }

@@ -59,6 +59,9 @@ func (r *Reclaimer) movePart(ctx context.Context, notes []document.Doc) error {
 			noteOf[m.Run] = notes[i]
 		}
 	}
+	if err := r.notifier.Ended(ctx, ended); err != nil {
+		return errors.Join(failed, err)
+	}
 	ended, err = r.enterEnded(ctx, ended, r.leaveOpen)
 	if err != nil || len(ended) == 0 {
 		return errors.Join(failed, err)

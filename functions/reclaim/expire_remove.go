@@ -68,7 +68,8 @@ func (e *Expirer) remove(ctx context.Context, of record.Expiring, room *int) (ou
 // runKeys are the keys of the documents of a run, besides its manifest, its shards and the
 // entries of indexes.
 func runKeys(id identity.RunID) []string {
-	return []string{record.PlanLeaseKey(id), record.PlanKey(id), record.ControlKey(id), record.CoordinatorKey(id)}
+	return []string{record.PlanLeaseKey(id), record.PlanKey(id), record.ControlKey(id), record.CoordinatorKey(id),
+		record.OutboxKey(record.RunSubject(id)), record.NotifyKey(record.RunSubject(id))}
 }
 
 // removeWork deletes the work files of a run. It returns false if there is no room for all.

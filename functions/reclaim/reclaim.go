@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/functions/notify"
 	"rollout/functions/status"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
@@ -72,6 +73,7 @@ type Reclaimer struct {
 	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
 	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
 	freer       *Freer                       // optional: see FreeWith
+	notifier    *notify.Notifier             // optional: see NotifyWith
 }
 
 // New returns a reclaimer.
@@ -115,6 +117,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	if r.onNeed != nil {
 		failed = errors.Join(failed, r.reportNeeds(ctx, others, beats, now))
 	}
+	failed = errors.Join(failed, r.notify(ctx, open, beats))
 	if m := r.Watch.Meter; m != nil {
 		isDead := func(b health.Heartbeat) bool { return r.timings.Dead(b, now) }
 		m.RecordScan(observe.Scan{Runs: open, Heartbeats: slices.Collect(maps.Values(beats)), IsDead: isDead})

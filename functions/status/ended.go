@@ -25,6 +25,7 @@ const maxEndedInputs = 100
 
 // NewEnded returns the entry of an ended run, and its key.
 func NewEnded(p Progress) (key string, e EndedRun) {
+	p.Notifications = record.Notifications{} // what is not delivered yet may be later
 	s := Of(p, p.Manifest.CreatedAt)
 	s.Inputs = s.Inputs[:min(len(s.Inputs), maxEndedInputs)]
 	return record.EndedKey(s.Ended(), s.Run), EndedRun{Schema: record.Schema, Status: s}

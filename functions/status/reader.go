@@ -69,7 +69,7 @@ func (r *Reader) Progress(ctx context.Context, id identity.RunID, workers []Work
 }
 
 // docsPerRun is how many documents of a run Progress needs.
-const docsPerRun = 3
+const docsPerRun = 4
 
 // ProgressOf reads the documents of the runs with these manifests and returns
 // their progress in the same order. It reads many runs at once. What an ended rollout came
@@ -90,7 +90,8 @@ func (r *Reader) ProgressOf(ctx context.Context, ms []record.Manifest, workers [
 func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, workers []WorkerStatus) ([]Progress, error) {
 	keys := make([]string, 0, docsPerRun*len(ms))
 	for _, m := range ms {
-		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run))
+		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run),
+			record.NotifyKey(record.RunSubject(m.Run)))
 	}
 	docs, err := r.ports.Docs.GetMany(ctx, keys)
 	if err != nil {
@@ -101,7 +102,7 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 		p := Progress{Hints: r.profile.Hints, Manifest: m, State: run.New(m.Run), Workers: workers}
 		// A kind of a later version has no traits: its run is shown as a batch.
 		p.Kind, _ = kind.Table{}.Of(m.Kind)
-		for k, v := range []any{&p.State, &p.Plan, &p.Control} {
+		for k, v := range []any{&p.State, &p.Plan, &p.Control, &p.Notifications} {
 			if err := decodeDoc(docs[docsPerRun*i+k], v); err != nil {
 				return nil, err
 			}

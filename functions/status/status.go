@@ -73,7 +73,11 @@ type Status struct {
 	ETASeconds *float64 `json:"eta_seconds"`
 	// Blockers are what keeps the run from going on, or from going on faster,
 	// the worst first; never null. Package diagnosis fills them in.
-	Blockers  []Blocker  `json:"hold_ups"`
+	Blockers []Blocker `json:"hold_ups"`
+	// Undelivered are the run's events for people that do not arrive. Absent if all did, and
+	// of ended runs in lists.
+	Undelivered *Undelivered `json:"undelivered,omitempty"`
+
 	CreatedAt time.Time  `json:"created_at"`
 	StartedAt *time.Time `json:"started_at"`  // the first dispatch
 	LastRowAt *time.Time `json:"last_row_at"` // by the workers that hold its shards
@@ -162,6 +166,8 @@ type Progress struct {
 	Rollout *record.Rollout
 	// Shares are the runs that share the pools that the run needs, by pool.
 	Shares map[string]share.Doc
+	// Notifications are the run's events for people; zero without any.
+	Notifications record.Notifications
 }
 
 // Of returns what the run is doing at the time now, without Blockers.
@@ -199,6 +205,7 @@ func Of(p Progress, now time.Time) Status {
 	}
 	maps.Copy(s.FailedByClass, st.Counts.ByClass)
 	s.FinishReasons = finishReasons(p)
+	s.Undelivered = undelivered(p.Notifications)
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
 	}

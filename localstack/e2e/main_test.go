@@ -23,8 +23,11 @@ const (
 	fakellm   = "fakellm"
 )
 
-// rewardKey is the secret reward-key of the programs.
-const rewardKey = "s3cr3t-reward"
+// The secrets reward-key and webhook-key of the programs.
+const (
+	rewardKey  = "s3cr3t-reward"
+	webhookKey = "whsec_czNjcjN0LXdlYmhvb2s=" // base64 of s3cr3t-webhook
+)
 
 // binaries is the folder of the programs. Only TestMain writes it.
 var binaries string
@@ -55,8 +58,10 @@ func buildAndRun(m *testing.M) (code int, err error) {
 	if binaries = os.Getenv(helperVariable); binaries != "" {
 		return m.Run(), nil
 	}
-	if err := os.Setenv("ROLLOUT_SECRET_REWARD_KEY", rewardKey); err != nil {
-		return 1, err
+	for name, value := range map[string]string{"REWARD_KEY": rewardKey, "WEBHOOK_KEY": webhookKey} {
+		if err := os.Setenv("ROLLOUT_SECRET_"+name, value); err != nil {
+			return 1, err
+		}
 	}
 	if err := noteSources(); err != nil {
 		return 1, err

@@ -84,6 +84,10 @@ var Rules = []Rule{
 	{Packages: "shared/cloud/...", Imports: append([]string{"shared/clock", "shared/cloud/...", "shared/config",
 		"shared/fault", "shared/host", "shared/observe", "events"}, ports...)},
 
+	// Posts events to an address of the deployer.
+	{Packages: "shared/webhook", Imports: []string{"events", "shared/clock", "shared/fault", "shared/retry",
+		"shared/secret", "shared/text"}},
+
 	// Drivers, one package or tree for each backend. A driver may not name another one: see Restrictions.
 	{Packages: "shared/aws/...", Imports: []string{"shared/...", "events"}}, // routes events
 	{Packages: "shared/embedded/bucket/...", Imports: []string{"shared/..."},
@@ -115,6 +119,7 @@ var Rules = []Rule{
 	{Packages: "functions/inprocess/...", Imports: functions}, // all handlers in one process
 	{Packages: "functions/internal/...", Imports: functions},
 	{Packages: "functions/interrupt/...", Imports: functions},
+	{Packages: "functions/notify", Imports: functions},
 	{Packages: "functions/plan/...", Imports: functions},
 	{Packages: "functions/reclaim/...", Imports: functions},
 	{Packages: "functions/reflect/...", Imports: functions},

@@ -56,6 +56,7 @@ func (d Deployment) check(c *checker) {
 		d.Engines[name].checkSecrets(c, join("engines", name), allowed)
 	}
 	checkGraders(c, d.Graders, allowed)
+	d.Notify.check(c, "notify", d.Cloud.Configured(), allowed)
 	d.Defaults.check(c, "defaults")
 	c.services("defaults.grade", d.Defaults.Grades, d.Graders)
 }

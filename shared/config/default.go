@@ -45,6 +45,7 @@ func DefaultDeployment() Deployment {
 		Storage:       WorkStorage{KeepWork: KeepWorkIndex},
 		Health:        DefaultHealth(),
 		Worker:        DefaultWorker(),
+		Notify:        DefaultNotify(),
 		Defaults:      DefaultRun(),
 	}
 }

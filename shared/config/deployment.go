@@ -25,6 +25,7 @@ type Deployment struct {
 	Pools   []Pool            `toml:"pool"`
 	// Graders are the scoring services that the graders of runs may name.
 	Graders  map[string]GraderService `toml:"graders"`
+	Notify   Notify                   `toml:"notify"`
 	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
 	Defaults Run                      `toml:"defaults"`
 }

@@ -234,6 +234,7 @@ func schemaRules() map[string]schemaRule {
 		"InferStorage.path": text, "InferStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
 		"InferWorkers.count": between(1, maxWorkers),
 
+		"Notify.webhook": text, "Notify.secret": named(maxSecret, ""),
 		"WorkStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll), "WorkStorage.keep_documents": zero,
 		"Deployment.secrets": named(maxSecret, ""), "Engine.urls": {maxItems: maxServers},
 		"Engine.stream": choice("", StreamAuto, StreamAlways, StreamNever), "Engine.in_flight": between(0, maxInFlight),

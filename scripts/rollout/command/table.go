@@ -253,6 +253,9 @@ func (s screen) details(r status.Status) string {
 	for _, b := range r.Blockers {
 		line("blocked by", "%s", s.withFlags(progress.SanitizeLine(progress.FormatBlocker(b), 1000)))
 	}
+	if r.Undelivered != nil {
+		line("not told", "%s", progress.SanitizeLine(progress.FormatUndelivered(*r.Undelivered), 1000))
+	}
 	if s.live && !r.Phase.Ended() {
 		width := 50
 		if s.columns > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
+	"rollout/functions/notify"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
@@ -29,6 +30,7 @@ import (
 	"rollout/shared/observe/probes"
 	"rollout/shared/record"
 	"rollout/shared/secret"
+	"rollout/shared/webhook"
 )
 
 // Options say what to run.
@@ -85,7 +87,7 @@ func Start(ctx context.Context, o Options) *Runtime {
 			bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
 	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, Moved: bucket.Moved,
-		OnOpen: r.noteTraining, OnStopping: r.tellWorkers})
+		OnOpen: r.noteTraining, OnStopping: r.tellWorkers, Notifier: r.notifier()})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
 		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())
@@ -101,6 +103,18 @@ func Start(ctx context.Context, o Options) *Runtime {
 		close(r.ended)
 	}()
 	return r
+}
+
+// notifier returns what tells people of runs; nil if the config names no webhook.
+func (r *Runtime) notifier() *notify.Notifier {
+	d := r.o.Deployment
+	o := notify.Options{Source: "rollout/" + d.Bucket, Timeout: d.Notify.Timeout.Std()}
+	if d.Notify.Webhook != "" {
+		key := func(ctx context.Context) (secret.Value, error) { return r.o.Secrets.Get(ctx, d.Notify.Secret) }
+		o.Destinations = append(o.Destinations, webhook.New(webhook.Options{Address: d.Notify.Webhook, Secret: key,
+			Timeout: d.Notify.Timeout.Std(), Clock: r.ports.Clock}))
+	}
+	return notify.New(r.ports, o)
 }
 
 // liveness returns the liveness of the workers in this process.

@@ -57,11 +57,14 @@ func (d *decider) meanCost() float64 {
 // in all their attempts.
 func (d *decider) usedTokens() int64 { return d.Counts.Tokens() }
 
-// spentTokens returns how many tokens of the budget are known to be spent: those of
+// spentTokens returns how many tokens of the budget are known to be spent.
+func (d *decider) spentTokens() int64 { return d.SpentTokens() }
+
+// SpentTokens returns how many tokens of the run's budget are known to be spent: those of
 // shards that are done, and of shards that wait for a larger allowance.
-func (d *decider) spentTokens() int64 {
-	_, waiting := d.Allowances.total()
-	return d.usedTokens() + waiting
+func (s State) SpentTokens() int64 {
+	_, waiting := s.Allowances.total()
+	return s.Counts.Tokens() + waiting
 }
 
 // freeTokens returns what of the budget no shard has used and none may spend.

@@ -1,0 +1,134 @@
+package notify
+
+import (
+	"context"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/core/notification"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// told is one event to record.
+type told struct {
+	payload events.Payload
+	at      time.Time // when it happened
+	id      string    // "" takes one from the subject and the number
+}
+
+// record adds the events that decide returns to the document of a subject, and notes the
+// subject in the outbox while events are pending. decide gets the document as it is, changes
+// what was told in it, reports whether it did, and may be called several times. record returns
+// the document.
+func (n *Notifier) record(ctx context.Context, subject record.NotificationSubject,
+	decide func(*record.Notifications) (added []told, changed bool)) (record.Notifications, error) {
+	change := func(d record.Notifications, _ bool) (record.Notifications, bool, error) {
+		d.Schema = record.Schema
+		added, changed := decide(&d)
+		for _, t := range added {
+			d.Sequence++
+			event, err := n.encode(subject, d.Sequence, t)
+			if err != nil {
+				return d, false, err
+			}
+			d.Add(event)
+		}
+		return d, changed, nil
+	}
+	d, err := host.Update(ctx, n.Docs, record.NotifyKey(subject), change)
+	if err != nil || len(d.Pending) == 0 {
+		return d, err
+	}
+	err = n.enterOutbox(ctx, subject, d.Sequence)
+	if err == nil {
+		select {
+		case n.added <- struct{}{}:
+		default: // whoever delivers has not taken the one before
+		}
+	}
+	return d, err
+}
+
+// encode returns an event as it is delivered.
+func (n *Notifier) encode(subject record.NotificationSubject, sequence uint64, t told) ([]byte, error) {
+	if t.at.IsZero() { // a state of an earlier version
+		t.at = n.Clock.Now()
+	}
+	meta := events.Meta{ID: t.id, Source: n.o.Source, Subject: string(subject), Time: t.at.UTC(),
+		Sequence: events.FormatSequence(sequence)}
+	b, err := events.Encode(t.payload, meta)
+	return b, fault.WithKind(fault.Internal, err, "encode an event about %s", subject)
+}
+
+// enterOutbox writes the entry of a subject anew; see record.OutboxEntry.
+func (n *Notifier) enterOutbox(ctx context.Context, subject record.NotificationSubject, sequence uint64) error {
+	entry := record.OutboxEntry{Schema: record.Schema, Sequence: sequence, At: n.Clock.Now().UTC()}
+	_, err := host.Update(ctx, n.Docs, record.OutboxKey(subject),
+		func(record.OutboxEntry, bool) (record.OutboxEntry, bool, error) { return entry, true, nil })
+	return fault.Wrap(err, "note the events about %s", subject)
+}
+
+// PoolReport is a report of why a pool has no machine.
+type PoolReport struct {
+	Pool string
+	notification.Problem
+}
+
+// Pools records problems with the machines of pools. The same report may come many times.
+func (n *Notifier) Pools(ctx context.Context, reports []PoolReport) error {
+	if n == nil {
+		return nil
+	}
+	for _, r := range reports {
+		if err := n.pool(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Notifier) pool(ctx context.Context, r PoolReport) error {
+	payload := poolPayload(r)
+	if payload == nil {
+		return fault.New(fault.Internal, "the problem of pool %s has the kind %q", r.Pool, r.Kind)
+	}
+	_, err := n.record(ctx, record.PoolSubject(r.Pool), func(d *record.Notifications) (added []told, changed bool) {
+		next, tell := d.Pool.Next(r.Problem)
+		if tell { // pools of several installations may have one name: the id comes from the content
+			added = []told{{payload: payload, at: r.At}}
+		}
+		changed = next[r.Kind] != d.Pool[r.Kind]
+		d.Pool = next
+		return added, changed
+	})
+	return fault.Wrap(err, "record the problem of pool %s", r.Pool)
+}
+
+// poolPayload returns the payload of a report; nil for a kind that is not about pools.
+func poolPayload(r PoolReport) events.Payload {
+	p := events.PoolProblem{Pool: r.Pool, Reason: clip(r.Reason)}
+	switch r.Kind {
+	case notification.CapacityMissing:
+		return events.CapacityMissing{PoolProblem: p}
+	case notification.QuotaReached:
+		return events.QuotaReached{PoolProblem: p}
+	case notification.LaunchFailed:
+		return events.LaunchFailed{PoolProblem: p}
+	case notification.BootFailed:
+		return events.BootFailed{PoolProblem: p}
+	}
+	return nil
+}
+
+// TestSubject is the subject of test events.
+const TestSubject record.NotificationSubject = "notify/test"
+
+// Test records a test event.
+func (n *Notifier) Test(ctx context.Context, text string) error {
+	_, err := n.record(ctx, TestSubject, func(*record.Notifications) ([]told, bool) {
+		return []told{{payload: events.NotifyTest{Text: clip(text)}, at: n.Clock.Now()}}, true
+	})
+	return err
+}
