@@ -66,7 +66,7 @@ func StatusOf(p status.Progress, now time.Time) status.Status {
 func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocker {
 	st := p.State
 	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= p.Hints.PickupTime {
-		if packed(p.Manifest) && status.AliveIn(p.Workers, "") {
+		if p.Manifest.AnyPacked() && status.AliveIn(p.Workers, "") {
 			return []status.Blocker{{Code: IsPlanning, Text: "its input is being unpacked"}}
 		}
 		return []status.Blocker{{Code: NotPickedUp, Text: "no function has started it for " + figures.Duration(waited),
@@ -362,8 +362,4 @@ func scoringServices(cfg config.Run) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func packed(m record.Manifest) bool {
-	return slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" })
 }

@@ -260,7 +260,7 @@ func history(p status.Progress, s status.Status) (out []string) {
 		names = append(names, in.Label())
 	}
 	more := ""
-	if n := len(m.Inputs) - maxNamed; n > 0 {
+	if n := m.InputCount() - maxNamed; n > 0 {
 		more = fmt.Sprintf(" and %s", figures.Of(n, "more file"))
 	}
 	config := "the deployment's default config"

@@ -82,7 +82,10 @@ func (x *Explainer) explainItem(ctx context.Context, p status.Progress, text str
 		return nil, &fault.Error{Kind: fault.NotFound, Remedy: p.Manifest.Refused,
 			Err: fmt.Errorf("run %s was refused: it has no items", p.Manifest.Run)}
 	}
-	w := parseItemRef(p, text)
+	w, err := x.parseItemRef(ctx, p, text)
+	if err != nil {
+		return nil, err
+	}
 	lines, err := x.find(ctx, p, w)
 	if fault.Is(err, fault.NotFound) || fault.ClassOf(err) == fault.InputChanged {
 		return x.explainFromOutputs(ctx, p, w, err)
@@ -114,7 +117,7 @@ func noSuchItem(p status.Progress, w itemRef) error {
 		e.Err = fmt.Errorf("run %s has no item %s", p.Manifest.Run, w.text)
 		e.Remedy = fmt.Sprintf("it has %d so far, counted from 0", p.Plan.Items)
 	case w.line > 0:
-		e.Err = fmt.Errorf("line %d of %s is not an item", w.line, p.Manifest.InputName(w.input))
+		e.Err = fmt.Errorf("line %d of %s is not an item", w.line, w.file)
 		e.Remedy = "check that the file is that long; blank lines are not items"
 	default:
 		e.Err = fmt.Errorf("no line of run %s has the id %.128q", p.Manifest.Run, w.text)
@@ -143,7 +146,7 @@ func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w
 		case w.item != nil && f.Place.Item == *w.item, f.ID == w.text:
 			return true
 		}
-		return w.line > 0 && f.Place.Line == w.line && f.Place.File == p.Manifest.InputName(w.input)
+		return w.line > 0 && f.Place.Line == w.line && f.Place.File == w.file
 	}
 	row, b, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
 		f, ok := dialect.ReadFailure(name, row)

@@ -36,43 +36,59 @@ type itemRef struct {
 	text  string
 	item  *uint64 // of #INDEX; nil for the others
 	input int     // of FILE:LINE
+	file  string  // the input's name for users
 	line  uint64  // of FILE:LINE; 0 for an id
+}
+
+// itemIndex returns the index of a reference of the form #INDEX.
+func itemIndex(text string) (uint64, bool) {
+	number, ok := strings.CutPrefix(text, "#")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	return n, err == nil
 }
 
 // parseItemRef parses a reference. A text of neither form, or with a FILE that
 // is not an input of the run, is an id.
-func parseItemRef(p status.Progress, text string) itemRef {
+func (x *Explainer) parseItemRef(ctx context.Context, p status.Progress, text string) (itemRef, error) {
 	w := itemRef{text: text}
-	if number, ok := strings.CutPrefix(text, "#"); ok {
-		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
-			w.item = &n
-			return w
-		}
+	if n, ok := itemIndex(text); ok {
+		w.item = &n
+		return w, nil
 	}
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 {
-		return w
+		return w, nil
 	}
 	line, err := strconv.ParseUint(text[i+1:], 10, 64)
 	if err != nil || line == 0 {
-		return w
+		return w, nil
 	}
-	for k := range inputs(p) {
-		names := []string{p.Manifest.InputName(k)}
-		if k < len(p.Manifest.Inputs) {
-			key := p.Manifest.Inputs[k].Key
-			names = append(names, key, path.Base(names[0]), path.Base(key))
+	k := 0
+	for in, err := range x.index.All(ctx, p.Manifest) {
+		if err != nil {
+			return w, err
 		}
-		if slices.Contains(names, text[:i]) {
-			w.input, w.line = k, line
-			return w
+		name := in.Label()
+		if slices.Contains([]string{name, in.Key, path.Base(name), path.Base(in.Key)}, text[:i]) {
+			w.input, w.file, w.line = k, name, line
+			return w, nil
+		}
+		k++
+	}
+	for ; k < inputs(p); k++ {
+		if name := p.Manifest.InputName(k); name == text[:i] {
+			w.input, w.file, w.line = k, name, line
+			return w, nil
 		}
 	}
-	return w
+	return w, nil
 }
 
 // inputs returns the number of the run's inputs and of what its kind appended.
-func inputs(p status.Progress) int { return max(len(p.Manifest.Inputs), p.Plan.Sources()) }
+func inputs(p status.Progress) int { return max(p.Manifest.InputCount(), p.Plan.Sources()) }
 
 // find returns the lines that the reference matches, in the order of the input.
 // It finds planned items through the plan. It finds others, and item ids, by
@@ -197,7 +213,11 @@ func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match
 		if err != nil {
 			return out, err
 		}
-		found, over, err := scanLines(ctx, r, p.Manifest.InputName(k), &item, match)
+		name, err := x.index.InputName(ctx, p.Manifest, k)
+		if err != nil {
+			return out, errors.Join(err, r.Close())
+		}
+		found, over, err := scanLines(ctx, r, name, &item, match)
 		out = append(out, found...)
 		if err := errors.Join(err, r.Close()); err != nil || over || from > 0 {
 			return out, err
@@ -243,14 +263,21 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64,
 
 // openInput opens an input as it was planned, unpacked.
 func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
-	if src, ok := p.Plan.Source(p.Manifest.Run, k); ok {
-		version, _, err := input.PlannedVersion(ctx, x.ports.Blobs, p.Manifest, p.Plan, k)
+	if k < p.Plan.Sources() {
+		src, err := x.index.Source(ctx, p.Manifest.Run, p.Plan, k)
+		if err != nil {
+			return nil, err
+		}
+		version, _, err := x.index.PlannedVersion(ctx, p.Manifest, p.Plan, k)
 		if err != nil {
 			return nil, err
 		}
 		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, blob.GetOptions{Version: version})
 	}
-	in := p.Manifest.Inputs[k]
+	in, err := x.index.Input(ctx, p.Manifest, k)
+	if err != nil {
+		return nil, err
+	}
 	r, err := input.OpenPinned(ctx, x.ports.Blobs, in.Key, blob.GetOptions{Version: in.Version})
 	if err != nil {
 		return nil, err

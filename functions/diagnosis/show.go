@@ -87,7 +87,7 @@ func (x *Explainer) Show(ctx context.Context, id identity.RunID, item string) (s
 // indexOrID returns "#" and the number for a number that is the id of no planned line. If it
 // may be an id and the line can't be read, it returns the text: the run's files may have it.
 func (x *Explainer) indexOrID(ctx context.Context, p status.Progress, text string) (string, error) {
-	if w := parseItemRef(p, "#"+text); w.item == nil {
+	if _, isIndex := itemIndex("#" + text); !isIndex {
 		return text, nil
 	}
 	lines, complete, err := x.findPlanned(ctx, p, text)

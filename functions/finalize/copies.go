@@ -59,7 +59,8 @@ func (w *writer) start(ctx context.Context, n int) (item uint64, file string, er
 	if err != nil {
 		return 0, "", err
 	}
-	return e.FirstItem + cuts[0].FirstItem, w.manifest.InputName(e.Input), nil
+	file, err = w.index.InputName(ctx, w.manifest, e.Input)
+	return e.FirstItem + cuts[0].FirstItem, file, err
 }
 
 // copied writes the row of an item that asks the same as an earlier one, its

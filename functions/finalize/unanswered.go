@@ -99,10 +99,14 @@ func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut sh
 	if !fault.Is(err, fault.NotFound) && fault.ClassOf(err) != fault.InputChanged {
 		return nil, err
 	}
+	file, err := w.index.InputName(ctx, w.manifest, e.Input)
+	if err != nil {
+		return nil, err
+	}
 	lines := make([]input.Line, cut.Items)
 	for i := range lines {
 		item := e.FirstItem + cut.FirstItem + uint64(i)
-		lines[i].Place = dialect.Place{Item: item, File: w.manifest.InputName(e.Input)}
+		lines[i].Place = dialect.Place{Item: item, File: file}
 	}
 	return lines, nil
 }

@@ -37,7 +37,7 @@ func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) 
 		return doc, err
 	}
 	next := record.Appended{Input: doc.Sources(), First: doc.Total}
-	if k.Appends == nil || next.Input < len(m.Inputs)+k.Appends(m.Config) {
+	if k.Appends == nil || next.Input < m.InputCount()+k.Appends(m.Config) {
 		if next, err = p.appended(ctx, m, k, doc); err != nil {
 			return doc, fault.Wrap(err, "append to the plan of run %s", m.Run)
 		}
@@ -89,9 +89,11 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 	info, err := p.Blobs.Stat(ctx, next.Key, "")
 	if fault.Is(err, fault.NotFound) {
 		g := kind.Growth{Appended: appended, Answers: from.answers(ctx), Items: from.items(ctx, m)}
-		g.Source, _ = doc.Source(m.Run, 0)
-		if k.OwnLines && next.Input == len(m.Inputs) { // the kind reads it, and it may have been moved since
-			if g.Source.Version, _, err = input.PlannedVersion(ctx, p.Blobs, m, doc, 0); err != nil {
+		if g.Source, err = p.inputs.Source(ctx, m.Run, doc, 0); err != nil {
+			return next, err
+		}
+		if k.OwnLines && next.Input == m.InputCount() { // the kind reads it, and it may have been moved since
+			if g.Source.Version, _, err = p.inputs.PlannedVersion(ctx, m, doc, 0); err != nil {
 				return next, err
 			}
 		}
@@ -122,7 +124,7 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 // so.
 func (p *Planner) countsOf(ctx context.Context, m record.Manifest, input int) ([]int, error) {
 	k, err := p.opts.Kinds.Of(m.Kind)
-	if err != nil || k.CutOf == nil || input < len(m.Inputs) {
+	if err != nil || k.CutOf == nil || input < m.InputCount() {
 		return nil, err
 	}
 	counts, err := k.CutOf(ctx, kind.Appended{Blobs: p.Blobs, Manifest: m, Input: input})
@@ -160,10 +162,7 @@ func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record
 // inputResults returns the results of the run's inputs.
 func (p *Planner) inputResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
 	r := p.results(id, 0, doc.Shards)
-	ranges := 0
-	for _, in := range doc.Ranges {
-		ranges += in.Count
-	}
+	ranges := doc.InputRanges()
 	if ranges == doc.Merged { // nothing is appended
 		return r, nil
 	}

@@ -163,17 +163,16 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan,
 	entries := make([]record.IndexEntry, len(results))
 	repeated := items{from: doc.Merged}
 	for i, res := range results {
-		in, offset, _, ok := doc.Locate(doc.Merged)
-		if !ok {
-			return doc, fault.New(fault.Corrupt, "plan of run %s has no range %d", id, doc.Merged)
+		at, err := p.inputs.Locate(ctx, id, doc, doc.Merged)
+		if err != nil {
+			return doc, err
 		}
-		if offset == 0 {
+		if at.Offset == 0 {
 			doc.Lines = 0 // the first range of another input
 		}
-		entries[i] = record.IndexEntry{Range: doc.Merged, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
+		entries[i] = record.IndexEntry{Range: doc.Merged, Input: at.Input, FirstShard: doc.Shards, Shards: res.Shards,
 			FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
-		src, _ := doc.Source(id, in) // the plan locates ranges of its sources only
-		doc.AddRange(src.Role, res)
+		doc.AddRange(at.Source.Role, res)
 		ids.counts, requests.counts = append(ids.counts, res.IDs), append(requests.counts, res.Requests)
 		if res.Requests > 0 { // otherwise the set is never read
 			repeated.addRange(res.Items)

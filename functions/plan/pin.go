@@ -51,8 +51,11 @@ func (p *Planner) pinAgain(ctx context.Context, m record.Manifest, source int) (
 	if _, _, err := host.Load(ctx, p.Docs, record.PlanKey(m.Run), &doc); err != nil {
 		return record.Ranges{}, err
 	}
-	version, known, err := input.PlannedVersion(ctx, p.Blobs, m, doc, source)
-	src, _ := doc.Source(m.Run, source)
+	version, known, err := p.inputs.PlannedVersion(ctx, m, doc, source)
+	if err != nil {
+		return record.Ranges{}, err
+	}
+	src, err := p.inputs.Source(ctx, m.Run, doc, source)
 	if err == nil && !known {
 		version, err = p.pin(ctx, m.Run, src.Key, src.Version)
 	}
@@ -60,7 +63,7 @@ func (p *Planner) pinAgain(ctx context.Context, m record.Manifest, source int) (
 		return record.Ranges{}, err
 	}
 	src.Version = version
-	if source >= len(doc.Ranges) { // appended: any version of it is right
+	if source >= len(doc.Ranges) { // appended: any version of it is right; in a part: it is compared again next time
 		return src, nil
 	}
 	p.Log.InfoContext(ctx, "the input was moved, and is what was planned", observe.KeyRun, m.Run, "key", src.Key)

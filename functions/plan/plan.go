@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 type Planner struct {
 	host.Ports
 	opts              Options
+	inputs            *input.Inputs
 	starting, merging inProgress // unused with Options.Leases
 }
 
@@ -40,7 +40,9 @@ type Options struct {
 }
 
 // New returns a planner over the ports.
-func New(p host.Ports, o Options) *Planner { return &Planner{Ports: p.WithSource("plan"), opts: o} }
+func New(p host.Ports, o Options) *Planner {
+	return &Planner{Ports: p.WithSource("plan"), opts: o, inputs: input.NewInputs(p.Blobs)}
+}
 
 // inProgress are the runs that a call in this process is working on. Concurrent
 // calls skip them.
@@ -118,15 +120,15 @@ func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan
 	return ctl.Desired == record.DesiredPause, err
 }
 
-// startOnce starts the plan. If it must unpack an input, which may take as long
-// as a call may, it leaves that to a call that is already doing it: started is
-// then false.
+// startOnce starts the plan. If it must unpack an input or pin many, which may take
+// as long as a call may, it leaves that to a call that is already doing it: started
+// is then false.
 func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.Plan, started bool, err error) {
 	if m.Parent != nil {
 		doc, err = p.startChild(ctx, m)
 		return doc, true, err
 	}
-	if !slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" }) {
+	if !m.AnyPacked() && m.List == nil {
 		doc, err = p.start(ctx, m)
 		return doc, true, err
 	}
@@ -136,6 +138,9 @@ func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.
 	}
 	defer release()
 	doc, err = p.start(ctx, m)
+	if errors.Is(err, errLate) {
+		return doc, false, p.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
+	}
 	return doc, true, err
 }
 
@@ -147,16 +152,16 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 		return record.Plan{}, err
 	}
 	fresh := record.Plan{Schema: record.Schema, Growing: k.Grows(m.Config)}
-	for i, in := range m.Inputs {
-		src, err := p.source(ctx, m, k, i)
-		if err != nil {
-			return p.recordProblem(ctx, m.Run, fault.Wrap(err, "%s", in.Label()))
-		}
-		fresh.Ranges = append(fresh.Ranges, src)
-		fresh.Total += src.Count
+	if m.List != nil {
+		err = p.listSources(ctx, m, k, &fresh)
+	} else {
+		err = p.sources(ctx, m, k, &fresh)
+	}
+	if err != nil {
+		return p.recordProblem(ctx, m.Run, err)
 	}
 	change := func(cur record.Plan, found bool) (record.Plan, bool, error) {
-		if !found || len(cur.Ranges) == 0 {
+		if !found || cur.Sources() == 0 {
 			return fresh, true, nil
 		}
 		changed := cur.Problem != ""
@@ -164,6 +169,19 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 		return cur, changed, nil
 	}
 	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)
+}
+
+// sources adds the sources of a run of few inputs to its plan.
+func (p *Planner) sources(ctx context.Context, m record.Manifest, k kind.Kind, doc *record.Plan) error {
+	for i, in := range m.Inputs {
+		src, err := p.source(ctx, m, k, i, in)
+		if err != nil {
+			return fault.Wrap(err, "%s", in.Label())
+		}
+		doc.Ranges = append(doc.Ranges, src)
+		doc.Total += src.Count
+	}
+	return nil
 }
 
 // recordProblem records why planning can't go on, for coordinate to act on. It
@@ -202,8 +220,8 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 // source pins the object that is planned for input i: the input itself, its
 // unpacked copy, or the job that the run's kind makes of it. Of an input whose lines
 // are not items, it plans no range.
-func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i int) (record.Ranges, error) {
-	in := m.Inputs[i]
+func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i int,
+	in record.Input) (record.Ranges, error) {
 	key, version, size := in.Key, in.Version, in.Size
 	if in.Packed != "" {
 		key = record.UnpackedKey(m.Run, i)
@@ -237,11 +255,12 @@ const sendBatch = 100
 func (p *Planner) sendRanges(ctx context.Context, id identity.RunID, doc record.Plan) error {
 	var batch []events.Payload
 	for k := doc.Merged; k < doc.Total; k++ {
-		in, offset, limit, ok := doc.Locate(k)
-		if !ok {
-			return fault.New(fault.Corrupt, "plan of run %s has no range %d", id, k)
+		at, err := p.inputs.Locate(ctx, id, doc, k)
+		if err != nil {
+			return err
 		}
-		batch = append(batch, events.PlanRange{Run: string(id), Range: k, Input: in, Offset: offset, Limit: limit})
+		batch = append(batch, events.PlanRange{Run: string(id), Range: k, Input: at.Input, Offset: at.Offset,
+			Limit: at.Limit})
 		if len(batch) == sendBatch || k == doc.Total-1 {
 			if err := p.Send(ctx, host.PlanQueue, batch...); err != nil {
 				return err

@@ -40,12 +40,14 @@ func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) 
 	if _, _, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc); err != nil {
 		return err
 	}
-	in, offset, limit, ok := doc.Locate(e.Range)
-	if !ok {
+	if !doc.Has(e.Range) {
 		return fault.New(fault.Invalid, "plan of run %s has no range %d", id, e.Range)
 	}
-	src, _ := doc.Source(id, in) // the plan locates ranges of its sources only
-	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: src, offset: offset, limit: limit}
+	at, err := p.inputs.Locate(ctx, id, doc, e.Range)
+	if err != nil {
+		return err
+	}
+	c := cut{planner: p, manifest: m, rng: e.Range, input: at.Input, source: at.Source, offset: at.Offset, limit: at.Limit}
 	if err := c.runWithin(ctx); err != nil {
 		_, err := p.recordProblem(ctx, id, err)
 		return err
@@ -77,7 +79,11 @@ func (c *cut) runWithin(ctx context.Context) error {
 	defer cancel()
 	err := c.run(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return slowLine(c.manifest.InputName(c.input), c.planner.Clock.Now().Sub(began), c.next)
+		name, nameErr := c.planner.inputs.InputName(ctx, c.manifest, c.input)
+		if nameErr != nil {
+			return nameErr
+		}
+		return slowLine(name, c.planner.Clock.Now().Sub(began), c.next)
 	}
 	return err
 }

@@ -27,7 +27,8 @@ const maxEndedInputs = 100
 func NewEnded(p Progress) (key string, e EndedRun) {
 	p.Notifications = record.Notifications{} // what is not delivered yet may be later
 	s := Of(p, p.Manifest.CreatedAt)
-	s.Inputs = s.Inputs[:min(len(s.Inputs), maxEndedInputs)]
+	named := min(len(s.Inputs), maxEndedInputs)
+	s.Inputs, s.MoreInputs = s.Inputs[:named], s.MoreInputs+len(s.Inputs)-named
 	return record.EndedKey(s.Ended(), s.Run), EndedRun{Schema: record.Schema, Status: s}
 }
 

@@ -31,8 +31,10 @@ type Status struct {
 	Message string   `json:"message"`
 	Model   string   `json:"model"`
 	Pool    string   `json:"pool"`
-	Inputs  []string `json:"inputs"` // object keys
-	Items   Items    `json:"items"`
+	Inputs  []string `json:"inputs"` // object keys; of a run of many files, the first ones
+	// MoreInputs is how many further inputs the run has; absent if it has none.
+	MoreInputs int   `json:"more_inputs,omitempty"`
+	Items      Items `json:"items"`
 	// FailedByClass counts failed items by fault.Class; never null.
 	FailedByClass map[string]int `json:"failed_by_class"`
 	// FinishReasons counts the committed answers by finish reason; in a child, those of
@@ -203,6 +205,7 @@ func Of(p Progress, now time.Time) Status {
 	for _, in := range m.Inputs {
 		s.Inputs = append(s.Inputs, in.Key)
 	}
+	s.MoreInputs = m.InputCount() - len(s.Inputs)
 	maps.Copy(s.FailedByClass, st.Counts.ByClass)
 	s.FinishReasons = finishReasons(p)
 	s.Undelivered = undelivered(p.Notifications)

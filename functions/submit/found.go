@@ -74,7 +74,7 @@ func (s *Submitter) earlierInAll(ctx context.Context, e events.ObjectCreated) (o
 // uploadOf returns the object that a run was made from; ok is false for a run that was not
 // made from an upload.
 func uploadOf(bucket string, m record.Manifest) (in record.Input, ok bool) {
-	if len(m.Inputs) != 1 || m.Parent != nil {
+	if m.InputCount() != 1 || m.Parent != nil {
 		return in, false
 	}
 	in = m.Inputs[0]
@@ -174,7 +174,7 @@ func (s *Submitter) sameInput(ctx context.Context, m record.Manifest, e events.O
 		return false, err
 	}
 	s.Log.InfoContext(ctx, "compare an object with an earlier run", observe.KeyRun, m.Run, "key", e.Key, "size", e.Size)
-	same, planned, err := input.SameAsPlanned(ctx, s.Blobs, m, p, 0, e.Version)
+	same, planned, err := input.NewInputs(s.Blobs).SameAsPlanned(ctx, m, p, 0, e.Version)
 	switch {
 	case err != nil || planned:
 		return same, err

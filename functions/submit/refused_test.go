@@ -2,7 +2,6 @@ package submit_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
@@ -116,10 +116,8 @@ func TestRunThatNoManifestCanHoldIsRefused(t *testing.T) {
 	e := d.put("prompts/x.jsonl", prompt)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size}
 	m := record.Manifest{Run: identity.UploadRun("local", e.Key, e.Version), Name: "many"}
-	for n := range 5000 {
-		in.Name = fmt.Sprintf("a folder with a long name/a file with a long name, number %d", n)
-		m.Inputs = append(m.Inputs, in)
-	}
+	m.Inputs = append(m.Inputs, in)
+	m.ConfigAlsoOf = strings.Repeat("a long name", document.MaxValue/10)
 	sub := submit.New(d.Ports, submit.Options{Deployment: d.deploy})
 	if err := sub.Create(t.Context(), m, config.DefaultRun()); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@
 //	    all readers, from the config and the head of each input. What that takes is the kind's to say.
 //	 3. Enter the run into the index by name, so that users find it, and into that
 //	    of open runs, so that reclaim finds it whatever is lost later.
-//	 4. Create the manifest. Its id is derived from bucket, key and version of the
+//	 4. List the inputs, if they are many, and create the manifest. Its id is derived from bucket, key and version of the
 //	    object, so that a repeated event names the same run; the first manifest
 //	    wins.
 //	 5. Ask for the plan, also if the manifest already existed: an earlier call may
@@ -57,6 +57,8 @@ type Options struct {
 	Deployment config.Deployment
 	At         cloud.Capabilities // of the place of the deployment
 	Kinds      kind.Table
+	// Inputs say how the inputs of a run are listed; nil for record.DefaultInputLimits.
+	Inputs *record.InputLimits
 	// Moved reports whether two versions of an object differ only by the place where it is
 	// stored; nil if the bucket cannot tell. It decides where no bytes are left to compare.
 	Moved func(old, now string) bool
@@ -193,6 +195,16 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 
 // create creates a completed or refused manifest, and asks for its plan.
 func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
+	if m.Refused == "" {
+		limits := record.DefaultInputLimits()
+		if s.opts.Inputs != nil {
+			limits = *s.opts.Inputs
+		}
+		var err error
+		if m, err = input.PutList(ctx, s.Blobs, m, limits); err != nil {
+			return err
+		}
+	}
 	m = saveable(m)
 	if err := s.noteNames(ctx, m); err != nil {
 		return err
@@ -286,6 +298,9 @@ func (s *Submitter) writeRefusal(ctx context.Context, m record.Manifest) error {
 // complete decides what all readers of the run must agree on: pools, models,
 // encoding and dialect. Its Invalid and Corrupt errors refuse the run.
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
+	if err := record.CheckInputs(m.Inputs); err != nil {
+		return err
+	}
 	if err := noOutput(m.Inputs); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func WithJudge(count, judged int) kind.Kind {
 }
 
 // Round returns the round of what is planned as that input of the run, from 1.
-func Round(m record.Manifest, input int) int { return max(0, input-len(m.Inputs)+1) + 1 }
+func Round(m record.Manifest, input int) int { return max(0, input-m.InputCount()+1) + 1 }
 
 // SharedID is the id of the first prompt of every round after the first. From the
 // second such round of the role answer on, that prompt is thus a duplicate.

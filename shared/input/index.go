@@ -36,8 +36,8 @@ const (
 // Index finds and loads the planned shards of all runs of an installation. It is
 // safe for concurrent use.
 type Index struct {
-	blobs blob.Store
-	docs  document.Store
+	*Inputs
+	docs document.Store
 
 	mu      sync.Mutex
 	plans   map[identity.RunID]record.Plan // as last read
@@ -59,7 +59,7 @@ type pageOf struct {
 
 // NewIndex returns an index over the ports.
 func NewIndex(blobs blob.Store, docs document.Store) *Index {
-	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
+	return &Index{Inputs: NewInputs(blobs), docs: docs, plans: map[identity.RunID]record.Plan{},
 		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]shardtable.Row{},
 		repeats: map[repeatsOf]shardtable.RepeatIndex{}, kept: map[keptPage][]shardtable.Inherited{}}
 }

@@ -19,27 +19,27 @@ import (
 // planned bytes. known is false if nothing of the source is planned yet, so that nobody
 // can tell; the version is then the one that is there now. A missing object is NotFound,
 // and one with other bytes is Corrupt with the class input_changed.
-func PlannedVersion(ctx context.Context, blobs blob.Store, m record.Manifest, p record.Plan,
+func (x *Inputs) PlannedVersion(ctx context.Context, m record.Manifest, p record.Plan,
 	source int) (version string, known bool, err error) {
-	src, ok := p.Source(m.Run, source)
-	if !ok {
-		return "", false, fault.New(fault.Corrupt, "the plan of run %s has no source %d", m.Run, source)
+	src, err := x.Source(ctx, m.Run, p, source)
+	if err != nil {
+		return "", false, err
 	}
-	r, err := OpenPinned(ctx, blobs, src.Key, blob.GetOptions{Version: src.Version, Length: 1})
+	r, err := OpenPinned(ctx, x.blobs, src.Key, blob.GetOptions{Version: src.Version, Length: 1})
 	if err == nil {
 		return src.Version, true, r.Close()
 	}
 	if fault.ClassOf(err) != fault.InputChanged {
 		return "", false, err
 	}
-	info, err := blobs.Stat(ctx, src.Key, "")
+	info, err := x.blobs.Stat(ctx, src.Key, "")
 	if err != nil {
 		return "", false, err
 	}
 	if IsOwn(src.Key) {
 		return info.Version, true, nil
 	}
-	same, planned, err := SameAsPlanned(ctx, blobs, m, p, source, info.Version)
+	same, planned, err := x.SameAsPlanned(ctx, m, p, source, info.Version)
 	if err == nil && planned && !same {
 		err = Changed(src.Key)
 	}
@@ -55,13 +55,20 @@ func IsOwn(key string) bool { return strings.HasPrefix(key, record.WorkPrefix) }
 // table. It reads the object up to the last of these ranges, unpacked. planned is false
 // if no range was cut, or the objects of the plan were deleted: then there is nothing to
 // compare with.
-func SameAsPlanned(ctx context.Context, blobs blob.Store, m record.Manifest, p record.Plan, i int,
+func (x *Inputs) SameAsPlanned(ctx context.Context, m record.Manifest, p record.Plan, i int,
 	version string) (same, planned bool, err error) {
-	if i >= len(m.Inputs) || i >= len(p.Ranges) {
+	if i >= m.InputCount() || p.Sources() == 0 {
 		return false, false, nil
 	}
-	in := m.Inputs[i]
-	r, info, err := blobs.Get(ctx, in.Key, blob.GetOptions{Version: version})
+	in, err := x.Input(ctx, m, i)
+	if err != nil {
+		return false, false, err
+	}
+	src, err := x.Source(ctx, m.Run, p, i)
+	if err != nil {
+		return false, false, err
+	}
+	r, info, err := x.blobs.Get(ctx, in.Key, blob.GetOptions{Version: version})
 	if err != nil {
 		return false, false, fault.Wrap(err, "open input %s", in.Key)
 	}
@@ -74,25 +81,26 @@ func SameAsPlanned(ctx context.Context, blobs blob.Store, m record.Manifest, p r
 	if !damaged {
 		defer u.Close()
 	}
-	if p.Ranges[i].Key == record.JobKey(m.Run) {
-		return sameAsJob(ctx, blobs, m, u, !damaged && info.Size == in.Size)
+	if src.Key == record.JobKey(m.Run) {
+		return sameAsJob(ctx, x.blobs, m, u, !damaged && info.Size == in.Size)
 	}
-	if digest := p.Ranges[i].Digest; digest != "" {
-		same, err := hasDigest(u, digest, !damaged && info.Size == in.Size)
+	if src.Digest != "" {
+		same, err := hasDigest(u, src.Digest, !damaged && info.Size == in.Size)
 		return same, true, err
 	}
-	owner, first := m.Run, 0
+	owner := m.Run
 	if p.Inherited != nil {
 		owner = p.Inherited.Plan
 	}
-	for _, before := range p.Ranges[:i] {
-		first += before.Count
+	first, err := x.firstRange(ctx, m.Run, p, i)
+	if err != nil {
+		return false, false, err
 	}
-	c := comparison{ctx: ctx, blobs: blobs, equal: !damaged && info.Size == in.Size}
+	c := comparison{ctx: ctx, blobs: x.blobs, equal: !damaged && info.Size == in.Size}
 	if c.equal {
 		c.content = bufio.NewReaderSize(u, compareBuffer)
 	}
-	for k := first; k < first+p.Ranges[i].Count; k++ {
+	for k := first; k < first+src.Count; k++ {
 		cut, err := c.compare(owner, k)
 		planned = planned || cut
 		if err != nil {

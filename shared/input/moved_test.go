@@ -49,7 +49,7 @@ func TestAnotherVersionIsComparedWithThePlan(t *testing.T) {
 		if c.harm != nil {
 			c.harm(p)
 		}
-		same, planned, err := input.SameAsPlanned(t.Context(), p.Blobs, m, doc, 1, version)
+		same, planned, err := input.NewInputs(p.Blobs).SameAsPlanned(t.Context(), m, doc, 1, version)
 		if err != nil || same != c.same || planned != c.planned {
 			t.Errorf("%s: same %t, planned %t, %v", name, same, planned, err)
 		}
@@ -66,24 +66,25 @@ func del(t *testing.T, p host.Ports, key string) {
 func TestPlannedVersion(t *testing.T) {
 	t.Parallel()
 	p, m, doc := planned(t, 2)
+	x := input.NewInputs(p.Blobs)
 	pinned := doc.Ranges[0].Version
-	if v, known, err := input.PlannedVersion(t.Context(), p.Blobs, m, doc, 0); v != pinned || !known || err != nil {
+	if v, known, err := x.PlannedVersion(t.Context(), m, doc, 0); v != pinned || !known || err != nil {
 		t.Errorf("unchanged: %q, %t, %v", v, known, err)
 	}
 	again := hosttest.Put(t, p, m.Inputs[0].Key, inputtest.Prompts(0, 5))
-	if v, known, err := input.PlannedVersion(t.Context(), p.Blobs, m, doc, 0); v != again || !known || err != nil {
+	if v, known, err := x.PlannedVersion(t.Context(), m, doc, 0); v != again || !known || err != nil {
 		t.Errorf("put again: %q, %t, %v", v, known, err)
 	}
 	hosttest.Put(t, p, m.Inputs[0].Key, inputtest.Prompts(1, 5))
-	if _, _, err := input.PlannedVersion(t.Context(), p.Blobs, m, doc, 0); fault.ClassOf(err) != fault.InputChanged {
+	if _, _, err := x.PlannedVersion(t.Context(), m, doc, 0); fault.ClassOf(err) != fault.InputChanged {
 		t.Errorf("other bytes: %v", err)
 	}
 	del(t, p, record.RangeKey(run, 0))
-	if _, known, err := input.PlannedVersion(t.Context(), p.Blobs, m, doc, 0); known || err != nil {
+	if _, known, err := x.PlannedVersion(t.Context(), m, doc, 0); known || err != nil {
 		t.Errorf("nothing planned: known %t, %v", known, err)
 	}
 	del(t, p, m.Inputs[0].Key)
-	if _, _, err := input.PlannedVersion(t.Context(), p.Blobs, m, doc, 0); !fault.Is(err, fault.NotFound) {
+	if _, _, err := x.PlannedVersion(t.Context(), m, doc, 0); !fault.Is(err, fault.NotFound) {
 		t.Errorf("missing: %v", err)
 	}
 }
@@ -107,7 +108,7 @@ func TestDatasetIsComparedWithTheJob(t *testing.T) {
 		hosttest.Put(t, p, record.JobKey(run), string(record.Encode(job)))
 		doc := record.Plan{Ranges: []record.Ranges{{Key: record.JobKey(run), Count: 1}}}
 		version := hosttest.Put(t, p, "prompts/d.jsonl", c.now)
-		same, planned, err := input.SameAsPlanned(t.Context(), p.Blobs, m, doc, 0, version)
+		same, planned, err := input.NewInputs(p.Blobs).SameAsPlanned(t.Context(), m, doc, 0, version)
 		if err != nil || same != c.same || planned != c.planned {
 			t.Errorf("%s: same %t, planned %t, %v", name, same, planned, err)
 		}

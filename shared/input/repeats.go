@@ -60,9 +60,13 @@ func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place
 	if err != nil {
 		return dialect.Place{}, err
 	}
+	file, err := x.InputName(ctx, m, e.Input)
+	if err != nil {
+		return dialect.Place{}, err
+	}
 	return dialect.Place{
 		Item: e.FirstItem + uint64(p.Item),
-		File: m.InputName(e.Input),
+		File: file,
 		Line: e.FirstLine + uint64(p.Line) + 1,
 	}, nil
 }

@@ -52,10 +52,17 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 	if err != nil {
 		return Shard{}, err
 	}
-	src, ok := p.Source(m.Run, e.Input)
-	if missing := e.Input >= len(m.Inputs) && e.Input < len(p.Ranges); !ok || missing {
+	if e.Input >= m.InputCount() && e.Input < p.Inputs() {
 		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
-			rng, m.Run, e.Input, p.Sources())
+			rng, m.Run, e.Input, m.InputCount())
+	}
+	src, err := x.Source(ctx, m.Run, p, e.Input)
+	if err != nil {
+		return Shard{}, fault.Wrap(err, "range %d", rng)
+	}
+	file, err := x.InputName(ctx, m, e.Input)
+	if err != nil {
+		return Shard{}, err
 	}
 	r, err := OpenPlanned(ctx, x.blobs, src.Key,
 		blob.GetOptions{Version: src.Version, Offset: int64(cut.Offset), Length: int64(cut.Length)})
@@ -64,7 +71,6 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 	}
 	defer r.Close()
 	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items), Role: cut.Role}
-	file := m.InputName(e.Input)
 	from, err := openLines(r, cut)
 	if err != nil {
 		return Shard{}, fault.Wrap(err, "read %s", src.Key)

@@ -38,13 +38,13 @@ func judgeCount(c config.Run) int { return len(c.Judges()) }
 
 // judgeRoleOf is Kind.RoleOf of a batch.
 func judgeRoleOf(_ context.Context, a Appended) (string, error) {
-	return a.Manifest.Roles[a.Input-len(a.Manifest.Inputs)].Name, nil
+	return a.Manifest.Roles[a.Input-a.Manifest.InputCount()].Name, nil
 }
 
 // askJudge is Kind.Grow of a batch: it writes a line for each answer that a judge reads.
 func askJudge(_ context.Context, g Growth, w io.Writer) error {
 	c := g.Manifest.Config
-	grader := c.Judges()[g.Input-len(g.Manifest.Inputs)]
+	grader := c.Judges()[g.Input-g.Manifest.InputCount()]
 	j, err := judge.New(c.Grades[grader])
 	if err != nil {
 		return err

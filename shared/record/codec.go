@@ -9,8 +9,12 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Schema is the version of every document. Decode refuses a newer version.
+// Schema is the version of documents. Decode refuses a newer version.
 const Schema = 1
+
+// SchemaParts is the version of a manifest with a List: an older reader would take the run for
+// one of its first inputs.
+const SchemaParts = 2
 
 // Encode returns the JSON of a document or a small object. It panics on a value
 // that JSON cannot hold, which none of this package's types has.
@@ -46,9 +50,9 @@ func checkSchema(b []byte, what string) error {
 		if err != nil {
 			return fault.WithKind(fault.Corrupt, err, "decode %s", what)
 		}
-		if version > Schema {
+		if version > SchemaParts {
 			return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "upgrade this rollout",
-				Err: fault.New(fault.Invalid, "it has schema %d, and this version reads up to %d", version, Schema)}
+				Err: fault.New(fault.Invalid, "it has schema %d, and this version reads up to %d", version, SchemaParts)}
 		}
 		return nil
 	}

@@ -18,10 +18,13 @@ type Manifest struct {
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind"`
 	CreatedAt time.Time      `json:"created_at"`
-	Inputs    []Input        `json:"inputs"`
-	Dialect   string         `json:"dialect"`
-	Config    config.Run     `json:"config"`
-	ConfigKey string         `json:"config_key,omitempty"` // the object of the config; "" for the default
+	// Inputs are all inputs or, with a List, the first ones.
+	Inputs []Input `json:"inputs"`
+	// List is where the inputs of a run of many files are; nil for other runs.
+	List      *InputList `json:"list,omitempty"`
+	Dialect   string     `json:"dialect"`
+	Config    config.Run `json:"config"`
+	ConfigKey string     `json:"config_key,omitempty"` // the object of the config; "" for the default
 	// ConfigAlsoOf is another prompts file with the same config, which differs in its
 	// packing alone; "" if there is none.
 	ConfigAlsoOf string `json:"config_also_of,omitempty"`
@@ -87,10 +90,14 @@ func (i Input) Label() string {
 }
 
 // InputName returns the name of an input for users: that of an input object or, for
-// what the run's kind appended, one such as "range 3".
+// what the run's kind appended, one such as "range 3". Of a run with a List it knows the
+// first ones only: see input.Inputs.
 func (m Manifest) InputName(input int) string {
-	if input >= 0 && input < len(m.Inputs) {
+	switch {
+	case input >= 0 && input < len(m.Inputs):
 		return m.Inputs[input].Label()
+	case input < m.InputCount():
+		return fmt.Sprintf("input %d", input)
 	}
 	return fmt.Sprintf("range %d", input)
 }

@@ -22,7 +22,7 @@ type PrunedVariant struct {
 // Plan is the document plan/<run>: how far the plan is merged. Only plan writes it.
 type Plan struct {
 	Schema      int         `json:"schema"`
-	Ranges      []Ranges    `json:"ranges"` // one for each input
+	Ranges      []Ranges    `json:"ranges"` // one for each input; none with a List
 	Total       int         `json:"total"`  // ranges of all inputs
 	Merged      int         `json:"merged"` // ranges in the index, from 0
 	Shards      int         `json:"shards"`
@@ -33,6 +33,8 @@ type Plan struct {
 	Control     uint64      `json:"control,omitempty"`  // the control sequence under which Problem occurred
 	IDs         []Hashes    `json:"ids,omitempty"`      // of the explicit ids in the merged ranges
 	Requests    []Hashes    `json:"requests,omitempty"` // of their requests, in a run with config.Dedupe
+	// List is where the Ranges of a run of many files are; nil for other runs.
+	List *SourceList `json:"list,omitempty"`
 	// Growing says that the run's kind may append ranges. Appended are those of the
 	// last appended object; nil before the first.
 	Growing  bool      `json:"growing,omitempty"`
@@ -49,15 +51,6 @@ func (p Plan) AllMerged() bool { return p.Merged == p.Total }
 // Complete reports whether every range is in the index, and none will be appended.
 func (p Plan) Complete() bool { return p.AllMerged() && !p.Growing }
 
-// Sources returns the number of objects whose ranges the plan has: the inputs of
-// the run, and what was appended.
-func (p Plan) Sources() int {
-	if p.Appended != nil {
-		return p.Appended.Input + 1
-	}
-	return len(p.Ranges)
-}
-
 // LastFirst returns the first range of what was planned last: of all inputs of the
 // run, or of the last appended object.
 func (p Plan) LastFirst() int {
@@ -65,42 +58,6 @@ func (p Plan) LastFirst() int {
 		return p.Appended.First
 	}
 	return 0
-}
-
-// Source returns the object of an input. An appended one is immutable, and has
-// neither version nor role here unless it is the last. ok is false if the plan has no such input.
-func (p Plan) Source(run identity.RunID, input int) (src Ranges, ok bool) {
-	switch {
-	case input < 0 || input >= p.Sources():
-		return Ranges{}, false
-	case input < len(p.Ranges):
-		return p.Ranges[input], true
-	case input == p.Appended.Input:
-		return p.Appended.Ranges, true
-	}
-	return Ranges{Key: AppendedKey(run, input)}, true
-}
-
-// Locate returns the input and the byte range [offset, limit) of range k. Ranges
-// are numbered over all inputs, and then over what was appended. ok is false if
-// range k does not exist, or belongs to an object that was appended before the
-// last one.
-func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
-	if k < 0 {
-		return 0, 0, 0, false
-	}
-	if a := p.Appended; a != nil && k >= a.First {
-		offset = int64(k-a.First) * RangeSize
-		return a.Input, offset, min(offset+RangeSize, a.Size), k-a.First < a.Count
-	}
-	for i, r := range p.Ranges {
-		if k < r.Count {
-			offset = int64(k) * RangeSize
-			return i, offset, min(offset+RangeSize, r.Size), true
-		}
-		k -= r.Count
-	}
-	return 0, 0, 0, false
 }
 
 // Ranges is the number of ranges of an input object, with the key, version and

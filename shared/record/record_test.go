@@ -69,12 +69,12 @@ func TestLocateCoversEveryByteOnce(t *testing.T) {
 		at := make([]int64, len(p.Ranges))
 		last := 0
 		for k := range p.Total {
-			input, offset, limit, ok := p.Locate(k)
-			if !ok || input < last || offset != at[input] || limit <= offset ||
-				limit-offset > RangeSize || offset%RangeSize != 0 {
-				t.Fatalf("range %d: input %d, [%d, %d), %v; at %v", k, input, offset, limit, ok, at)
+			got, ok := p.Locate(k)
+			if !ok || got.Input < last || got.Offset != at[got.Input] || got.Limit <= got.Offset ||
+				got.Limit-got.Offset > RangeSize || got.Offset%RangeSize != 0 || got.Source != p.Ranges[got.Input] {
+				t.Fatalf("range %d: %+v, %v; at %v", k, got, ok, at)
 			}
-			last, at[input] = input, limit
+			last, at[got.Input] = got.Input, got.Limit
 		}
 		for i, r := range p.Ranges {
 			if at[i] != r.Size {
@@ -82,7 +82,7 @@ func TestLocateCoversEveryByteOnce(t *testing.T) {
 			}
 		}
 		for _, k := range []int{-1, p.Total, p.Total + 1} {
-			if _, _, _, ok := p.Locate(k); ok {
+			if _, ok := p.Locate(k); ok {
 				t.Fatalf("range %d of %d is found", k, p.Total)
 			}
 		}
@@ -102,9 +102,9 @@ func TestLocateFindsTheRangesOfTheInputsAndOfWhatWasAppendedLast(t *testing.T) {
 	want := map[int]place{0: {0, 0, RangeSize}, 1: {0, RangeSize, size}, 2: {1, 0, 1}, 7: {4, 0, RangeSize},
 		8: {4, RangeSize, size}}
 	for k := -1; k <= 10; k++ {
-		in, offset, limit, ok := p.Locate(k)
-		if w, known := want[k]; ok != known || ok && w != (place{in, offset, limit}) {
-			t.Errorf("range %d: input %d, [%d, %d), %v; want %+v", k, in, offset, limit, ok, w)
+		at, ok := p.Locate(k)
+		if w, known := want[k]; ok != known || ok && w != (place{at.Input, at.Offset, at.Limit}) {
+			t.Errorf("range %d: %+v, %v; want %+v", k, at, ok, w)
 		}
 	}
 	if p.Sources() != 5 || p.LastFirst() != 7 {
@@ -199,8 +199,8 @@ func TestDecode(t *testing.T) {
 		kind     fault.Kind
 		want     string
 	}{
-		{"newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
-		{"newer schema with other types", `{"schema":2,"sequence":"one"}`, fault.Invalid, "upgrade"},
+		{"newer schema", `{"schema":3,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 3"},
+		{"newer schema with other types", `{"schema":3,"sequence":"one"}`, fault.Invalid, "upgrade"},
 		{"not JSON", `{"schema":1`, fault.Corrupt, "control/x"},
 		{"other types", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
 		{"not an object", `[1]`, fault.Corrupt, "control/x"},

@@ -106,7 +106,7 @@ func NamedEntries(m Manifest, byInput bool) []NamedEntry {
 			NamedRun{Schema: Schema, Run: m.Run, Created: m.CreatedAt, Size: size}}
 	}
 	out := []NamedEntry{entry(NamePrefix(m.Name), 0)}
-	if byInput && len(m.Inputs) == 1 && m.Parent == nil {
+	if byInput && m.InputCount() == 1 && m.Parent == nil {
 		out = append(out, entry(InputPrefix(m.Inputs[0].Key), m.Inputs[0].Size))
 	}
 	if m.Parent != nil {

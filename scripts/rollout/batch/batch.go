@@ -27,7 +27,6 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/disk"
-	"rollout/shared/document"
 	"rollout/shared/embedded/bucket"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -66,25 +65,17 @@ func FindInputs(glob, outputDir string) ([]string, error) {
 	return files, nil
 }
 
-// checkCount refuses more files than a run's manifest can name, before any of them is copied. It assumes the largest
-// possible version and size of each file.
+// checkCount refuses more files than a run can have, before any of them is copied. It assumes the largest possible
+// version and size of each file.
 func checkCount(files []string) error {
-	const most = document.MaxValue - 16<<10 // leaves room for the manifest's other fields
-	m := record.Manifest{Run: identity.RunID(strings.Repeat("0", 26))}
+	run := identity.RunID(strings.Repeat("0", 26))
+	inputs := make([]record.Input, len(files))
 	for i, f := range files {
 		packed, _ := input.Packing(f)
-		m.Inputs = append(m.Inputs, record.Input{Key: uploadKey(m.Run, i, packed), Version: strings.Repeat("0", 48),
-			Size: math.MaxInt32, Packed: packed, Name: f})
+		inputs[i] = record.Input{Key: uploadKey(run, i, packed), Version: strings.Repeat("0", 48), Size: math.MaxInt64,
+			Packed: packed, Name: f}
 	}
-	if n := len(record.Encode(m)); n > most {
-		return &fault.Error{
-			Kind: fault.Invalid,
-			Err: fmt.Errorf("%d files are too many for one run: their names take %d KB of at most %d KB",
-				len(files), n>>10, most>>10),
-			Remedy: "join them into fewer, larger files, or split them over several batches",
-		}
-	}
-	return nil
+	return record.CheckInputs(inputs)
 }
 
 // checkDisjoint refuses a glob that matches the batch's own results: the next start would read them as prompts.

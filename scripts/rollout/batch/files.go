@@ -12,6 +12,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
@@ -19,7 +20,10 @@ import (
 // former lines. It compares base names, because the batch may be started from another folder.
 func (b Batch) checkFiles(ctx context.Context, m record.Manifest) error {
 	known := map[string][]record.Input{}
-	for _, in := range m.Inputs {
+	for in, err := range input.NewInputs(b.Local.Ports.Blobs).All(ctx, m) {
+		if err != nil {
+			return err
+		}
 		base := filepath.Base(in.Label())
 		known[base] = append(known[base], in)
 	}

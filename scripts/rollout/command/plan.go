@@ -181,8 +181,11 @@ func setsKey(keys []string, key string) bool {
 	})
 }
 
-// maxRanges is how many ranges are shown to people.
-const maxRanges = 20
+// maxRanges and maxInputs are how many ranges and inputs are shown to people.
+const (
+	maxRanges = 20
+	maxInputs = 20
+)
 
 // planText formats a plan for people.
 func planText(p runPlan, colours terminal.Palette) string {
@@ -200,12 +203,15 @@ func planText(p runPlan, colours terminal.Palette) string {
 	}
 	fact("kind", "%s, model %s", p.Kind, model)
 	fact("config", "%s", line(p.Config))
-	for _, in := range p.Inputs {
+	for _, in := range p.Inputs[:min(len(p.Inputs), maxInputs)] {
 		size := figures.Of(in.Size, "byte")
 		if in.Unpacked != in.Size {
 			size += ", " + figures.Count(in.Unpacked) + " unpacked"
 		}
 		fact("input", "%s, %s", line(in.Name), size)
+	}
+	if more := len(p.Inputs) - maxInputs; more > 0 {
+		fact("", "and %s: see --json", figures.Of(more, "more input"))
 	}
 	per := ""
 	if p.MostItems > 0 {

@@ -144,18 +144,18 @@ func OfRun(ctx context.Context, p host.Ports, m record.Manifest) (Cuts, error) {
 		return Cuts{}, err
 	}
 	out := Cuts{Inputs: []Input{}, Ranges: []Range{}, Complete: doc.Complete()}
-	for i, in := range m.Inputs {
-		n := Input{Name: in.Label(), Size: in.Size, Unpacked: in.Size}
-		if src, ok := doc.Source(m.Run, i); ok {
-			n.Unpacked = src.Size
-		}
-		out.Inputs = append(out.Inputs, n)
+	if out.Inputs, err = inputsOf(ctx, index, m, doc); err != nil {
+		return out, err
 	}
 	for k := range doc.Merged {
 		e, err := index.Entry(ctx, m.Run, k)
 		if err == nil {
-			_, offset, end, _ := doc.Locate(k)
-			out.Ranges = append(out.Ranges, Range{Input: e.Input, Offset: offset, End: end})
+			// Of what was appended before the last object, the plan has no place.
+			at, err := index.Locate(ctx, m.Run, doc, k)
+			if err != nil && !fault.Is(err, fault.Corrupt) {
+				return out, err
+			}
+			out.Ranges = append(out.Ranges, Range{Input: e.Input, Offset: at.Offset, End: at.Limit})
 			err = out.rows(ctx, index, m, e)
 		}
 		if fault.Is(err, fault.NotFound) {
@@ -165,6 +165,29 @@ func OfRun(ctx context.Context, p host.Ports, m record.Manifest) (Cuts, error) {
 		if err != nil {
 			return out, err
 		}
+	}
+	return out, nil
+}
+
+// inputsOf returns the inputs of a run. If the list of them was deleted, it returns those that the manifest names.
+func inputsOf(ctx context.Context, index *input.Index, m record.Manifest, doc record.Plan) ([]Input, error) {
+	out := []Input{}
+	for in, err := range index.All(ctx, m) {
+		if fault.Is(err, fault.Corrupt) {
+			return out, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		n := Input{Name: in.Label(), Size: in.Size, Unpacked: in.Size}
+		if i := len(out); i < doc.Sources() {
+			src, err := index.Source(ctx, m.Run, doc, i)
+			if err != nil {
+				return out, err
+			}
+			n.Unpacked = src.Size
+		}
+		out = append(out, n)
 	}
 	return out, nil
 }

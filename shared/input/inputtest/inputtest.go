@@ -47,6 +47,13 @@ func WithJudge(m record.Manifest) record.Manifest {
 	return m
 }
 
+// InParts are limits by which more inputs than inline are listed in parts of so many.
+func InParts(inline, part int) record.InputLimits {
+	l := record.DefaultInputLimits()
+	l.Inline, l.Part, l.Head = inline, part, 1
+	return l
+}
+
 // Prompts returns a file of n plain rows whose prompts are the numbers from first.
 func Prompts(first, n int) string {
 	var b strings.Builder
