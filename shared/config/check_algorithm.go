@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"rollout/shared/text"
 )
 
 // Bounds of a training's settings.
@@ -174,7 +176,7 @@ func (c *checker) count(field string, n, high int) {
 // oneOf adds the problem of a value that is missing from the names, for a
 // required field. See choice for an optional one.
 func (c *checker) oneOf(field, what, value string, names []string) {
-	if hint := nearest(names, value); hint != "" {
+	if hint := text.Nearest(names, value); hint != "" {
 		c.add(field, "%s is not a valid %s; did you mean %q?", quote(value), what, hint)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"rollout/shared/text"
 )
 
 // checkRollout reports the settings that a rollout lacks, and those that belong to
@@ -193,13 +195,13 @@ var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
 // places refuses words in braces that look like one of the placeholders, or like those
 // of other tools, whose names others translates.
-func (c *checker) places(field, text string, names []string, others map[string]string) {
-	for _, found := range placeholder.FindAllString(text, -1) {
+func (c *checker) places(field, template string, names []string, others map[string]string) {
+	for _, found := range placeholder.FindAllString(template, -1) {
 		name := strings.Trim(found, "{}")
 		if slices.Contains(names, name) {
 			continue
 		}
-		if hint := cmp.Or(others[name], nearest(names, name)); hint != "" {
+		if hint := cmp.Or(others[name], text.Nearest(names, name)); hint != "" {
 			c.add(field, "%s is not a placeholder; did you mean {%s}?", found, hint)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"rollout/shared/text"
 )
 
 // Bounds of a run's settings.
@@ -142,7 +144,7 @@ func (s Sampling) check(c *checker, at string) {
 func (s Shard) check(c *checker, at string) {
 	c.integer(at+".items", &s.Items, 1, MaxShardItems, "")
 	if orders := []string{OrderInput, OrderPrefix}; s.Order != "" && !slices.Contains(orders, s.Order) {
-		c.choice(at+".order", "order", s.Order, nearest(orders, s.Order), orders)
+		c.choice(at+".order", "order", s.Order, text.Nearest(orders, s.Order), orders)
 	}
 }
 
@@ -174,7 +176,7 @@ func (c *checker) kind(field, kind string) {
 	case slices.Contains(planned, kind):
 		c.add(field, "%q is not available in this version: use %s", kind, strings.Join(kinds, ", "))
 	default:
-		c.choice(field, "kind of run", kind, nearest(append(planned, kinds...), kind), kinds)
+		c.choice(field, "kind of run", kind, text.Nearest(append(planned, kinds...), kind), kinds)
 	}
 }
 
@@ -182,7 +184,7 @@ func (c *checker) kind(field, kind string) {
 func (c *checker) dialect(field, name string) {
 	names := []string{"plain", "openai", "bedrock", "vertex"}
 	if name != "" && !slices.Contains(names, name) {
-		c.choice(field, "dialect", name, nearest(names, name), names)
+		c.choice(field, "dialect", name, text.Nearest(names, name), names)
 	}
 }
 

@@ -2,6 +2,8 @@ package config
 
 import (
 	"strings"
+
+	"rollout/shared/text"
 )
 
 // Scheduling says how a run takes part in the division of its pool: the table [run].
@@ -77,7 +79,7 @@ func normalizePriority(c *checker, x any, at string) {
 	}
 	delete(m, "priority")
 	field := join(at, "priority")
-	if hint := nearest(Priorities(), name); hint != "" {
+	if hint := text.Nearest(Priorities(), name); hint != "" {
 		c.add(field, "%s is not a valid priority; did you mean %q?", quote(name), hint)
 		return
 	}

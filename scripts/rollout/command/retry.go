@@ -32,6 +32,7 @@ func retryCommand(e *Env) *cobra.Command {
 	set := setFlag(c, "for the items that are asked: a `setting` of sampling, request or limits, such as "+
 		"sampling.max_tokens=800")
 	follow := c.Flags().Bool("follow", false, "follow the new run to its end; exit with 1 if it does not succeed")
+	c.Flags().BoolVar(follow, "wait", false, "the same")
 	asJSON := c.Flags().Bool("json", false, "print the new run as one JSON object")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		r, err := e.openRun(c, *location, args[0])

@@ -14,9 +14,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/terminal"
@@ -25,6 +28,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/installation"
 	"rollout/shared/observe"
+	"rollout/shared/text"
 )
 
 // commands returns all subcommands by the groups of the help. Add a new one here.
@@ -206,7 +210,12 @@ func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	c.SuggestionsMinimumDistance = maxTypos
+	for _, other := range c.Commands() {
+		if slices.Contains(other.SuggestFor, strings.ToLower(args[0])) {
+			return usage(c, "unknown command %q; did you mean %q?", args[0], other.Name())
+		}
+	}
+	c.SuggestionsMinimumDistance = min(maxTypos, len(args[0])/2)
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		return usage(c, "unknown command %q; did you mean %q?", args[0], near[0])
 	}
@@ -219,6 +228,14 @@ func flagError(c *cobra.Command, err error) error {
 	if c.HasSubCommands() {
 		if unknown := unknownCommand(c, c.Flags().Args()); unknown != nil { // the arguments before the flag
 			return unknown
+		}
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := text.Nearest(names, unknown.GetSpecifiedName()); near != "" {
+			return usage(c, "%v; did you mean --%s?", err, near)
 		}
 	}
 	return usage(c, "%v", err)

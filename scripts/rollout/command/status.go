@@ -30,6 +30,8 @@ func statusCommand(e *Env) *cobra.Command {
 			"run that it watched did not succeed. Without any run it waits for the first one on a terminal, and ends\n" +
 			"elsewhere. Ctrl-C ends only the display.\n\n" + runHelp,
 		Args: arguments(1, "RUN"),
+
+		SuggestFor: []string{"ls", "list", "ps", "top", "runs"},
 	}
 	location := locationFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print one JSON object for each run; with --watch, one for each change")

@@ -30,6 +30,7 @@ func pauseCommand(e *Env) *cobra.Command {
 func resumeCommand(e *Env) *cobra.Command {
 	return e.steerCommand(steering{
 		name:    "resume",
+		other:   []string{"continue", "unpause"},
 		short:   "Continue a paused run",
 		long:    "Continues the run where it was paused. Finished items are not requested again.",
 		doing:   "resuming",
@@ -40,6 +41,7 @@ func resumeCommand(e *Env) *cobra.Command {
 func stopCommand(e *Env) *cobra.Command {
 	return e.steerCommand(steering{
 		name:  "stop",
+		other: []string{"cancel", "abort", "kill", "end"},
 		short: "End a run for good",
 		long: "Ends the run now. It writes finished items to the run's files and an error line of class canceled for\n" +
 			"every other item. A stopped run cannot be resumed; `rollout retry RUN --unanswered` asks the others in a new\n" +
@@ -52,7 +54,8 @@ func stopCommand(e *Env) *cobra.Command {
 // steering describes a command that requests a change of a run's phase.
 type steering struct {
 	name, short, long string
-	doing             string // example: "pausing"
+	other             []string // names that users try for it
+	doing             string   // example: "pausing"
 	request           func(s *api.Service, ctx context.Context, id identity.RunID, reason string) error
 }
 
@@ -62,6 +65,8 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 		Short: s.short,
 		Long:  s.long + "\n\n" + runHelp,
 		Args:  arguments(0, "RUN"),
+
+		SuggestFor: s.other,
 	}
 	location := locationFlags(c)
 	reason := c.Flags().String("reason", "", "a `text` that status shows as the reason")

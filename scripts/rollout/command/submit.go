@@ -27,7 +27,8 @@ func submitCommand(e *Env) *cobra.Command {
 		Use:   "submit FILE",
 		Short: "Start a run by copying a prompts file into the bucket",
 		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) and its config to prompts/ in the bucket, and prints the id\n" +
-			"of the run.\n\n" +
+			"of the run. A line is {\"id\": \"a\", \"prompt\": \"...\"}, or {\"id\": \"a\", \"messages\": [...]}, or one of\n" +
+			"OpenAI's batches.\n\n" +
 			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket, else\n" +
 			"[defaults] of the installation. --set changes it for this run alone.\n\n" +
 			"In doubt, --dry-run checks the config and every line, and starts nothing. --sample N first asks N random\n" +
