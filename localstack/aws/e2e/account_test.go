@@ -1,23 +1,25 @@
 package e2e
 
 import (
+	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"rollout/localstack/aws/fakeaws"
 	"rollout/localstack/aws/iam"
+	"rollout/localstack/scenarios"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/core/identity"
-	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/queue"
-	"rollout/shared/record"
 )
 
 // timings are the embedded defaults, which a deployment on AWS may have as well.
@@ -29,56 +31,64 @@ failure_timeout = "5s"
 skew_budget = "250ms"
 `
 
-// smallShards let some hundred items keep several workers busy for a while.
-const smallShards = `
-[worker]
-in_flight = 4
-checkpoint = "300ms"
-drain_budget = "2s"
-[defaults]
-schema_version = 1
-kind = "batch"
-[defaults.shard]
-items = 8
-[defaults.limits]
-grace = "500ms"
-[[pool]]
-name = "default"
-model = "fake"
-`
+// onAWS is AWS as the scenarios see it. EC2 gives a notice of two minutes, and sometimes a
+// shorter one, or none.
+func onAWS() scenarios.Cloud {
+	return scenarios.Cloud{Provider: config.ProviderAWS, Program: programs.Path("rollout"), Parallel: true,
+		Leads: []time.Duration{0, 3 * time.Second, 30 * time.Second, 2 * time.Minute},
+		Deploy: func(t *testing.T, s scenarios.Settings) scenarios.Installation {
+			return deploy(t, s, func(o *fakeaws.Options) {
+				if o.Seed = s.Faults; s.Faults != 0 {
+					o.Events = fakeaws.Delivery{Copies: 3, Jitter: 300 * time.Millisecond}
+					o.Faults = fakeaws.Faults{LostReplies: 15, Throttled: 10}
+				}
+			})
+		}}
+}
 
-// pool is the deployment's only pool.
-const pool = "default"
-
-// awsInstallation is a deployment on fakeaws.
-type awsInstallation struct {
+// account is a deployment in an account of its own on fakeaws; see scenarios.Installation.
+type account struct {
 	*fakeaws.Deployed
 	t           *testing.T
-	llm         llm
 	dir         string // with its rollout.toml
 	deployment  config.Deployment
 	group       string // of its machines
+	faults      bool   // the account has them
 	mayBeDenied bool   // the test provokes denied requests
 }
 
-// open deploys into a new account. fleet is the text of [cloud.fleet]; change may
-// modify the options.
-func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *awsInstallation {
+// installation is an account, and what the scenarios' tests can do with it.
+type installation struct {
+	*account
+	*scenarios.Fixture
+}
+
+// open deploys with a server into a new account. change may modify the options; nil
+// modifies none.
+func open(t *testing.T, server *scenarios.Server, s scenarios.Settings, change func(*fakeaws.Options)) *installation {
+	t.Helper()
+	s.Server = server.URL
+	a := deploy(t, s, change)
+	return &installation{a, scenarios.NewFixture(t, onAWS(), server, a)}
+}
+
+// deploy deploys into a new account.
+func deploy(t *testing.T, s scenarios.Settings, change func(*fakeaws.Options)) *account {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: short tests do not build the programs")
 	}
 	name := "t" + strings.ToLower(rand.Text()[:7])
 	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n"+
-		"[cloud.s3]\nbucket = %q\nprefix = \"team-a/\"\n[cloud.fleet]\n%s\n[engine]\nurl = %q\n",
-		name, "bucket-"+name, fleet, s.url+"/v1") + timings + smallShards
-	a := &awsInstallation{t: t, llm: s, dir: t.TempDir()}
-	write(t, a.dir, "rollout.toml", text)
+		"[cloud.s3]\nbucket = %q\nprefix = %q\n[cloud.fleet]\n", name, "bucket-"+name, scenarios.Prefix) + s.Fleet() +
+		timings + s.Config()
+	a := &account{t: t, dir: t.TempDir(), faults: s.Faults != 0}
+	scenarios.Write(t, a.dir, "rollout.toml", text)
 	var err error
 	if a.deployment, err = config.ParseDeployment("rollout.toml", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	a.group = a.deployment.Cloud.FleetName(pool)
+	a.group = a.deployment.Cloud.FleetName(scenarios.Pool)
 	o := fakeaws.Options{Config: text, Minute: time.Second, Timeout: 20 * time.Second, BatchWindow: 100 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(&testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	o.Roles = roles(t, a.deployment)
@@ -99,6 +109,11 @@ func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *aws
 			a.logOutput()
 		}
 	})
+	if !s.FromNone {
+		if err := a.Groups.SetDesired(a.group, s.Machines); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return a
 }
 
@@ -113,21 +128,20 @@ func (l *testLog) Write(p []byte) (int, error) {
 }
 
 // logOutput logs the output of the processes.
-func (a *awsInstallation) logOutput() {
+func (a *account) logOutput() {
 	for name, calls := range a.Calls() {
-		a.t.Logf("%s: %+v\n%s", name, calls, end(a.Logs(name)))
+		a.t.Logf("%s: %+v\n%s", name, calls, scenarios.End(a.Logs(name)))
 	}
 	for _, in := range a.Groups.Instances(a.group) {
-		a.t.Logf("%s:\n%s", in.ID, end(in.Output()))
+		a.t.Logf("%s:\n%s", in.ID, scenarios.End(in.Output()))
 	}
 }
 
-// end is the end of a text.
-func end(text string) string { return text[max(0, len(text)-3000):] }
+// Stores use the emulator directly.
+func (a *account) Stores() cloud.Stores { return a.Stack.Stores() }
 
-// put uploads an object as the bucket's owner, who may write any key, and returns
-// the id of its run.
-func (a *awsInstallation) put(key, content string) identity.RunID {
+// Upload puts an object as the bucket's owner, who may write any key.
+func (a *account) Upload(key, content string) (version string) {
 	a.t.Helper()
 	// The request goes through fakeaws, which announces the object to submit.
 	front, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "owner")
@@ -138,58 +152,127 @@ func (a *awsInstallation) put(key, content string) identity.RunID {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return identity.UploadRun(a.deployment.Bucket, key, info.Version)
+	return info.Version
 }
 
-// read reads an object of the deployment; ok is false if it does not exist.
-func (a *awsInstallation) read(key string) (text string, ok bool) {
-	a.t.Helper()
-	r, _, err := a.Stack.Ports.Blobs.Get(a.t.Context(), key, blob.GetOptions{})
-	if fault.Is(err, fault.NotFound) {
-		return "", false
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer r.Close() // read only
-	content, err := io.ReadAll(r)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return string(content), true
+// Announce calls submit with the events of S3 and of EventBridge.
+func (a *account) Announce(o scenarios.Object) {
+	object := fakeaws.Object{Key: o.Name, Version: o.Version, Size: o.Size}
+	a.InvokeAsync("submit", fakeaws.S3Event(a.deployment.Bucket, "ObjectCreated:Put", object))
+	a.InvokeAsync("submit", fakeaws.EventBridgeS3Event(a.deployment.Bucket, object))
 }
 
-// hasEnded reports whether a run has ended.
-func (a *awsInstallation) hasEnded(id identity.RunID) bool {
-	_, ok := a.read(record.OutputKey(id, record.SummaryFile))
-	return ok
-}
+// Folder has the rollout.toml.
+func (a *account) Folder() string { return a.dir }
 
-// awaitEnd waits until a run has ended and returns its files.
-func (a *awsInstallation) awaitEnd(id identity.RunID) outcome {
-	a.t.Helper()
-	eventually(a.t, fmt.Sprintf("the run %s ends", id), func() bool { return a.hasEnded(id) })
-	return readOutcome(a.t, func(name string) string {
-		content, ok := a.read(record.OutputKey(id, name))
-		if !ok {
-			a.t.Errorf("the run %s has no %s", id, name)
-		}
-		return content
-	})
-}
-
-// environment is the environment of a user's commands.
-func (a *awsInstallation) environment() []string { return a.Environment(a.policy("user")) }
+// Environment is that of a user with the stack's policy for users.
+func (a *account) Environment() []string { return a.Deployed.Environment(a.policy("user")) }
 
 // policy is the full name of one of the stack's user policies.
-func (a *awsInstallation) policy(name string) string {
+func (a *account) policy(name string) string {
 	return a.deployment.Cloud.Name + "-" + name + "-" + fakeaws.Region
 }
 
-// depth is the number of messages in a queue.
-func (a *awsInstallation) depth(name string) int {
+// Get sends a request as the API's function URL does for a caller whose signature is valid.
+func (a *account) Get(path string) []byte {
 	a.t.Helper()
-	q, ok := a.Stack.Ports.Queues.(queue.Depther)
+	event := fmt.Sprintf(`{"version":"2.0","rawPath":%q,"rawQueryString":"",`+
+		`"headers":{"host":"x.lambda-url.us-east-1.on.aws"},"isBase64Encoded":false,
+		"requestContext":{"domainName":"x.lambda-url.us-east-1.on.aws","authorizer":{"iam":{"accountId":"000000000000"}},
+		"http":{"method":"GET","path":%q,"protocol":"HTTP/1.1","sourceIp":"198.51.100.7"}}}`, path, path)
+	reply, err := a.Invoke("api", []byte(event))
+	// A streamed answer starts with its status and eight zero bytes.
+	head, body, streamed := bytes.Cut(reply.Body, make([]byte, 8))
+	var status struct{ StatusCode int }
+	if err != nil || reply.Failed || !streamed || json.Unmarshal(head, &status) != nil || status.StatusCode >= 300 {
+		a.t.Fatalf("%s: %v, %s", path, err, reply.Body)
+	}
+	return body
+}
+
+// Machines are the instances of the group.
+func (a *account) Machines() (all []scenarios.Machine) {
+	for _, in := range a.Groups.Instances(a.group) {
+		all = append(all, machine{in, a.Groups})
+	}
+	return all
+}
+
+// machine is an instance; see scenarios.Machine.
+type machine struct {
+	*fakeaws.Instance
+	groups *fakeaws.Groups
+}
+
+func (m machine) ID() string                 { return m.Instance.ID }
+func (m machine) Kill()                      { m.KillProcess() } // its init starts the worker again
+func (m machine) Preempt(lead time.Duration) { m.groups.Interrupt(m.Instance, lead) }
+func (m machine) Freeze()                    { m.FreezeProcess() }
+func (m machine) Resume()                    { m.ResumeProcess() }
+
+// Insist sends four more notices.
+func (m machine) Insist() {
+	m.groups.EmitRebalance(m.Instance)
+	m.groups.EmitInterruptionWarning(m.Instance)
+	m.SignalTerminate()
+	m.groups.EmitInterruptionWarning(m.Instance)
+}
+
+func (m machine) Ended() bool {
+	select {
+	case <-m.Instance.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// Crash kills a process of a function, if it has one.
+func (a *account) Crash(function string) { a.Deployed.Crash(function) }
+
+// Minutes counts the calls of reclaim.
+func (a *account) Minutes() int { return a.Calls()["reclaim"].Count }
+
+// Check checks that no message of a run is a dead letter, that no chain of invocations was
+// longer than one run's, and how many steps coordinate took for disturbed runs (I8).
+func (a *account) Check(ended ...scenarios.Outcome) {
+	a.t.Helper()
+	for _, name := range []string{queue.DeadLetterQueue(host.CoordinateQueue),
+		queue.DeadLetterQueue(host.WorkQueue(scenarios.Pool))} {
+		if n := a.depth(name); n > 0 {
+			a.t.Errorf("%d messages in %s", n, name)
+		}
+	}
+	for name, calls := range a.Calls() {
+		if calls.LoopsBlocked > 0 || calls.LongestChain > longestChain {
+			a.t.Errorf("%s has a chain of %d invocations, and was cut %d times", name, calls.LongestChain, calls.LoopsBlocked)
+		}
+	}
+	most := 0
+	for _, o := range ended {
+		most += 6*int(o.Summary.Shards) + 40
+	}
+	if got := a.Calls()["coordinate"].Count; most > 0 && got > most {
+		a.t.Errorf("%d steps of coordinate, want at most %d (I8)", got, most)
+	}
+	var faults fakeaws.Count
+	for _, c := range a.Meter.Counts() {
+		faults.RepliesLost, faults.Throttled = faults.RepliesLost+c.RepliesLost, faults.Throttled+c.Throttled
+	}
+	if most > 0 && a.faults && (faults.RepliesLost == 0 || faults.Throttled == 0) {
+		a.t.Errorf("%d replies were lost and %d requests throttled, want some of both", faults.RepliesLost, faults.Throttled)
+	}
+}
+
+// longestChain is the longest chain of invocations in the life of a run, whatever
+// other runs do: submit, plan, plan (a range), finalize, finalize (a segment),
+// finalize, and coordinate, which continues the chains of its messages.
+const longestChain = 7
+
+// depth is the number of messages in a queue.
+func (a *account) depth(name string) int {
+	a.t.Helper()
+	q, ok := a.Stores().Ports.Queues.(queue.Depther)
 	if !ok {
 		a.t.Fatal("the queues do not tell their depth")
 	}
@@ -200,33 +283,18 @@ func (a *awsInstallation) depth(name string) int {
 	return visible + hidden
 }
 
-// longestChain is the longest chain of invocations in the life of a run, whatever
-// other runs do: submit, plan, plan (a range), finalize, finalize (a segment),
-// finalize, and coordinate, which continues the chains of its messages.
-const longestChain = 7
-
-// wantNoLoops checks that no chain of invocations was longer than one run's (I8).
-func (a *awsInstallation) wantNoLoops() {
-	a.t.Helper()
-	for name, calls := range a.Calls() {
-		if calls.LoopsBlocked > 0 || calls.LongestChain > longestChain {
-			a.t.Errorf("%s has a chain of %d invocations, and was cut %d times", name, calls.LongestChain, calls.LoopsBlocked)
-		}
-	}
-}
-
 // roles are the roles of the stack's golden template, with the names of the
 // deployment at hand.
 func roles(t *testing.T, d config.Deployment) *iam.Roles {
 	t.Helper()
-	template, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
+	template, err := os.ReadFile(filepath.Join(source, "infra/aws/stack/testdata/template.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := d.Cloud
 	text := strings.NewReplacer("acme-batches", w.S3.Bucket, "team-a/", w.S3.Prefix, "eu-central-1", fakeaws.Region,
-		"acme-small", w.FleetName(pool), "acme-work-small", w.SQS.Prefix+"work-"+pool, "acme-urgent-small",
-		w.SQS.Prefix+"urgent-"+pool,
+		"acme-small", w.FleetName(scenarios.Pool), "acme-work-small", w.SQS.Prefix+"work-"+scenarios.Pool,
+		"acme-urgent-small", w.SQS.Prefix+"urgent-"+scenarios.Pool,
 		"acme/", w.Secrets.Prefix, "acme", w.Name).Replace(string(template))
 	r, err := iam.ReadTemplate([]byte(text))
 	if err != nil {

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"rollout/localstack/aws/fakeaws"
+	"rollout/localstack/fakellm"
+	"rollout/localstack/scenarios"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -18,7 +21,7 @@ import (
 )
 
 // setMachines makes the deployment's machines run another command.
-func (a *awsInstallation) setMachines(most int, program func() []string) {
+func (a *installation) setMachines(most int, program func() []string) {
 	a.Groups.Make(a.group, most, func(in *fakeaws.Instance) *exec.Cmd {
 		command := program()
 		cmd := exec.Command(command[0], command[1:]...)
@@ -29,9 +32,9 @@ func (a *awsInstallation) setMachines(most int, program func() []string) {
 
 // failureBeats counts the heartbeats of machines without a worker: those that failed
 // to boot, and others.
-func (a *awsInstallation) failureBeats() (failed, others int) {
+func (a *installation) failureBeats() (failed, others int) {
 	a.t.Helper()
-	if err := host.Each(a.t.Context(), a.Stack.Ports.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
+	if err := host.Each(a.t.Context(), a.Stores().Ports.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		switch {
 		case b.FailureReason != "":
 			failed++
@@ -46,13 +49,13 @@ func (a *awsInstallation) failureBeats() (failed, others int) {
 }
 
 // is reports whether the run exists and is in the phase.
-func (a *awsInstallation) is(id identity.RunID, phase run.Phase) bool {
+func (a *installation) is(id identity.RunID, phase run.Phase) bool {
 	a.t.Helper()
-	_, found, err := host.Load(a.t.Context(), a.Stack.Ports.Docs, record.ManifestKey(id), &record.Manifest{})
+	_, found, err := host.Load(a.t.Context(), a.Stores().Ports.Docs, record.ManifestKey(id), &record.Manifest{})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return found && a.phase(id) == phase
+	return found && a.Phase(id) == phase
 }
 
 // A machine whose program is missing can't report its failure. The events of its
@@ -60,25 +63,25 @@ func (a *awsInstallation) is(id identity.RunID, phase run.Phase) bool {
 // the machines work.
 func TestThreeFailedBootsPauseTheRun(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	a := open(t, s, "max_machines = 1\nidle = '2s'", nil)
+	s := scenarios.Serve(t, fakellm.Config{})
+	a := open(t, s, scenarios.Settings{Machines: 1, FromNone: true, Idle: 2 * time.Second}, nil)
 	var repaired atomic.Bool
 	var launched atomic.Int64
 	missing := filepath.Join(t.TempDir(), "gpuworker")
 	a.setMachines(1, func() []string {
 		if launched.Add(1); repaired.Load() {
-			return []string{programs.Path("gpuworker"), "--cloud", config.ProviderAWS, "--pool", pool}
+			return []string{programs.Path("gpuworker"), "--cloud", config.ProviderAWS, "--pool", scenarios.Pool}
 		}
 		return []string{missing}
 	})
 	const key = "prompts/x.jsonl"
-	content := simplePrompts(40)
-	id := a.put(key, content)
-	eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
+	content := scenarios.SimplePrompts(40)
+	id := a.Put(key, content)
+	scenarios.Eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
 	if n := launched.Load(); n < 3 || n > 6 {
 		t.Errorf("%d machines were launched, want 3 to 6", n)
 	}
-	output := do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir)
+	output := a.Do("explain", string(id))
 	for _, part := range []string{"machines of the pool default failed one after the other", "i-0000000",
 		"it ended before any worker sent a heartbeat", "get-console-output --latest --instance-id i-0000000",
 		"rollout resume"} {
@@ -87,22 +90,22 @@ func TestThreeFailedBootsPauseTheRun(t *testing.T) {
 		}
 	}
 	repaired.Store(true)
-	if output, err := a.control("resume", id); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	if !a.Control("resume", id) {
+		t.Fatal("the run is not resumed")
 	}
-	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
+	scenarios.WantSame(t, a.AwaitEnd(id), a.Local(key, content))
 }
 
 // Interrupted machines and failed launches are reported and pause nothing. Machines
 // that end without an announcement before their worker starts pause the run.
 func TestInterruptionsDuringTheBootDoNotPauseTheRun(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	a := open(t, s, "max_machines = 1\nidle = '2s'", nil)
+	s := scenarios.Serve(t, fakellm.Config{})
+	a := open(t, s, scenarios.Settings{Machines: 1, FromNone: true, Idle: 2 * time.Second}, nil)
 	a.setMachines(1, func() []string { return []string{"sleep", "1000"} })
-	id := a.put("prompts/x.jsonl", simplePrompts(40))
+	id := a.Put("prompts/x.jsonl", scenarios.SimplePrompts(40))
 	launchedMachine := func() (in *fakeaws.Instance) {
-		eventually(t, "a machine is launched", func() bool {
+		scenarios.Eventually(t, "a machine is launched", func() bool {
 			if all := a.Groups.Instances(a.group); len(all) == 1 {
 				in = all[0]
 			}
@@ -113,21 +116,20 @@ func TestInterruptionsDuringTheBootDoNotPauseTheRun(t *testing.T) {
 	for n := range 4 {
 		in := launchedMachine()
 		a.Groups.EmitInterruptionWarning(in)
-		eventually(t, "the interruption is recorded",
+		scenarios.Eventually(t, "the interruption is recorded",
 			func() bool { _, interrupted := a.failureBeats(); return interrupted == n+1 })
 		a.Groups.PowerOff(in)
 	}
 	a.Groups.FailLaunch(a.group, "Max spot instance count exceeded")
-	eventually(t, "explain reports the failed launch", func() bool {
-		return strings.Contains(do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir),
-			"could not come up")
+	scenarios.Eventually(t, "explain reports the failed launch", func() bool {
+		return strings.Contains(a.Do("explain", string(id)), "could not come up")
 	})
 	if failed, interrupted := a.failureBeats(); failed != 0 || interrupted != 4 || !a.is(id, run.Running) {
 		t.Errorf("%d machines failed, %d were interrupted, and the run is %s; want 0, 4 and running", failed,
-			interrupted, a.phase(id))
+			interrupted, a.Phase(id))
 	}
 	for range 3 { // without an announcement
 		a.Groups.PowerOff(launchedMachine())
 	}
-	eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
+	scenarios.Eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
 }

@@ -2,7 +2,6 @@
 // are deployed, workers on instances that start and end, the command line, and an
 // inference server. Package fakeaws is the account.
 //
-// Whatever disturbs a run, its files are those that `rollout up` writes on one
-// machine for the same input and config. Disturbances are drawn from seeds, which
-// failures print.
+// Package scenarios has what users have in every cloud, and what disturbs their runs. Here
+// are an account as it sees one, and tests of what AWS alone has.
 package e2e

@@ -8,6 +8,8 @@ import (
 
 	"rollout/functions/reclaim"
 	"rollout/localstack/aws/fakeaws"
+	"rollout/localstack/fakellm"
+	"rollout/localstack/scenarios"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
@@ -19,7 +21,7 @@ import (
 
 // scanUploads makes the scan of reclaim's function, with its role, as it would be made
 // that much later.
-func (a *awsInstallation) scanUploads(later time.Duration) error {
+func (a *installation) scanUploads(later time.Duration) error {
 	a.t.Helper()
 	s, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "reclaim")
 	if err != nil {
@@ -36,42 +38,39 @@ func (a *awsInstallation) scanUploads(later time.Duration) error {
 // scan finds the upload, which becomes a run.
 func TestBucketOfAnotherStackIsRefusedAndItsDeadLettersAreFoundAgain(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	a := open(t, s, "max_machines = 1\nidle = '1m'", nil)
-	if err := a.Groups.SetDesired(a.group, 1); err != nil {
-		t.Fatal(err)
-	}
+	s := scenarios.Serve(t, fakellm.Config{})
+	a := open(t, s, scenarios.Settings{Machines: 1}, nil)
 	const mark = `{"schema":1,"installation":"another","place":"other in us-east-1","at":"2026-01-02T03:04:05Z"}`
-	ctx, blobs := t.Context(), a.Stack.Ports.Blobs
+	ctx, blobs := t.Context(), a.Stores().Ports.Blobs
 	if _, err := blobs.Put(ctx, record.OwnerKey, strings.NewReader(mark), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const key = "prompts/x.jsonl"
-	content := simplePrompts(20)
-	id := a.put(key, content)
-	eventually(t, "the event is a dead letter",
+	content := scenarios.SimplePrompts(20)
+	id := a.Put(key, content)
+	scenarios.Eventually(t, "the event is a dead letter",
 		func() bool { return a.depth(queue.DeadLetterQueue(host.TaskQueue)) == 1 })
 	const refusal = "belongs to another installation: other in us-east-1, since 2026-01-02"
 	if log := a.Logs("submit"); !strings.Contains(log, refusal) {
-		t.Errorf("submit's log lacks %q:\n%s", refusal, end(log))
+		t.Errorf("submit's log lacks %q:\n%s", refusal, scenarios.End(log))
 	}
-	file := write(t, t.TempDir(), "y.jsonl", content)
-	if out, err := rollout(t, a.environment(), "submit", file, "--cloud", "aws", "--dir", a.dir); err == nil ||
+	file := scenarios.Write(t, t.TempDir(), "y.jsonl", content)
+	if out, err := a.Command("submit", file); err == nil ||
 		!strings.Contains(out, refusal) || !strings.Contains(out, record.OwnerKey) {
 		t.Errorf("submit: %v\n%s", err, out)
 	}
-	if _, ok := a.read("prompts/y.jsonl"); ok {
+	if _, ok := a.Find("prompts/y.jsonl"); ok {
 		t.Error("the refused file was uploaded")
 	}
-	out, err := rollout(t, a.Environment("owner"), "cloud", "doctor", "--provider", "aws", "--no-color", "--config",
-		filepath.Join(a.dir, "rollout.toml"))
+	out, err := scenarios.Rollout(t, programs.Path("rollout"), a.Deployed.Environment("owner"), "cloud", "doctor",
+		"--provider", "aws", "--no-color", "--config", filepath.Join(a.dir, "rollout.toml"))
 	if err == nil || !strings.Contains(out, "✗ object_store") || !strings.Contains(out, refusal) {
 		t.Errorf("the doctor: %v\n%s", err, out)
 	}
 	if err := a.scanUploads(time.Hour); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), refusal) {
 		t.Errorf("the scan: %v", err)
 	}
-	if _, err := host.LoadManifest(ctx, a.Stack.Ports.Docs, id); !fault.Is(err, fault.NotFound) {
+	if _, err := host.LoadManifest(ctx, a.Stores().Ports.Docs, id); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the upload is a run: %v", err)
 	}
 
@@ -83,12 +82,12 @@ func TestBucketOfAnotherStackIsRefusedAndItsDeadLettersAreFoundAgain(t *testing.
 			t.Fatal(err)
 		}
 	}
-	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
-	if text, _ := a.read(record.OwnerKey); !strings.Contains(text, a.deployment.Cloud.Name+" in us-east-1") {
+	scenarios.WantSame(t, a.AwaitEnd(id), a.Local(key, content))
+	if text, _ := a.Find(record.OwnerKey); !strings.Contains(text, a.deployment.Cloud.Name+" in us-east-1") {
 		t.Errorf("the bucket belongs to %s", text)
 	}
 	if n := a.Calls()["submit"].Count; n != 4 { // three attempts, and the one of the scan
 		t.Errorf("submit was called %d times", n)
 	}
-	a.wantNoLoops()
+	a.Check()
 }

@@ -4,27 +4,29 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"rollout/localstack/fakellm"
+	"rollout/localstack/scenarios"
 )
 
 // The commands of users and readers work with the stack's policies for them, and
 // others are denied.
 func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--latency", "50ms")
-	a := open(t, s, "max_machines = 1\nidle = '1m'", nil)
-	if err := a.Groups.SetDesired(a.group, 1); err != nil {
-		t.Fatal(err)
-	}
+	s := scenarios.Serve(t, fakellm.Config{Latency: 50 * time.Millisecond})
+	a := open(t, s, scenarios.Settings{Machines: 1}, nil)
 	folder := t.TempDir()
-	few := write(t, folder, "few.jsonl", simplePrompts(20))
-	write(t, folder, "few.toml", "schema_version = 1\nname = \"few\"\n")
-	many := write(t, folder, "many.jsonl", simplePrompts(4000))
+	few := scenarios.Write(t, folder, "few.jsonl", scenarios.SimplePrompts(20))
+	scenarios.Write(t, folder, "few.toml", "schema_version = 1\nname = \"few\"\n")
+	many := scenarios.Write(t, folder, "many.jsonl", scenarios.SimplePrompts(4000))
 	as := func(policy string, args ...string) (string, error) {
 		where := []string{"--cloud", "aws", "--dir", a.dir}
 		if args[0] == "cloud" {
 			where = []string{"--provider", "aws", "--config", filepath.Join(a.dir, "rollout.toml")}
 		}
-		return rollout(t, a.Environment(a.policy(policy)), append(args, where...)...)
+		environment := a.Deployed.Environment(a.policy(policy))
+		return scenarios.Rollout(t, programs.Path("rollout"), environment, append(args, where...)...)
 	}
 	works := func(policy string, args ...string) string {
 		t.Helper()
@@ -43,7 +45,7 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 	}
 	works("user", "submit", few, "--wait")
 	works("user", "submit", many)
-	eventually(t, "the run exists", func() bool { _, err := as("user", "status", "many"); return err == nil })
+	scenarios.Eventually(t, "the run exists", func() bool { _, err := as("user", "status", "many"); return err == nil })
 	for _, policy := range []string{"reader", "user"} {
 		if out := works(policy, "status"); !strings.Contains(out, "few") || !strings.Contains(out, "many") {
 			t.Errorf("status of a %s is\n%s", policy, out)

@@ -33,8 +33,7 @@ func Build(ctx context.Context, source, folder string) (Programs, error) {
 			return p, err
 		}
 	}
-	for name, from := range map[string]string{"rollout": "./scripts/rollout", "gpuworker": "./gpuworker",
-		"fakellm": "./scripts/fakellm"} {
+	for name, from := range map[string]string{"rollout": "./scripts/rollout", "gpuworker": "./gpuworker"} {
 		if err := build(p.Path(name), from); err != nil {
 			return p, err
 		}

@@ -1,24 +1,19 @@
 package deployed
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
-	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -57,7 +52,8 @@ skew_budget = "1s"
 func TestDeployLocal(t *testing.T) {
 	f := newFixture(t, deployment, map[string]any{})
 	server := inferenceServer(t, 50*time.Millisecond)
-	nightly := job{key: "prompts/nightly.jsonl", toml: "schema_version = 1\n[shard]\nitems = 20\n", lines: prompts(2000)}
+	nightly := job{key: "prompts/nightly.jsonl", toml: "schema_version = 1\n[shard]\nitems = 20\n",
+		lines: scenarios.MixedPrompts(2000)}
 	want := f.local(t, server, nightly)
 
 	first, _ := f.worker(t, server), f.worker(t, server)
@@ -74,7 +70,7 @@ func TestDeployLocal(t *testing.T) {
 			t.Errorf("rollout up has no row in %s", name)
 		}
 	}
-	f.sameFiles(t, run, want)
+	scenarios.WantFiles(t, f.Ports.Blobs, run, want)
 	f.learns(t, run)
 	for _, d := range f.Policy.Denied() {
 		t.Errorf("the plan lacks a grant: %v", d)
@@ -86,22 +82,14 @@ func TestDeployLocal(t *testing.T) {
 // files are those of `rollout up`.
 func (f *fixture) learns(t *testing.T, earlier identity.RunID) {
 	t.Helper()
-	j := job{key: "prompts/refunds.jsonl", toml: example(t, "refunds.toml"), lines: example(t, "refunds.jsonl")}
-	for _, short := range [][2]string{{"epochs = 3", "epochs = 1"},
-		{"\nrollout_batch_size = 60", "\nrollout_batch_size = 70"},
-		{"\nbatch_size = 16", "\nbatch_size = 32"}} {
-		if strings.Count(j.toml, short[0]) != 1 {
-			t.Fatalf("the example has no line %q", short[0])
-		}
-		j.toml = strings.Replace(j.toml, short[0], short[1], 1)
-	}
-	j.lines = strings.Join(strings.SplitAfter(j.lines, "\n")[:240], "")
+	config, tickets := scenarios.Refunds(t, 240)
+	j := job{key: "prompts/refunds.jsonl", toml: config, lines: tickets}
 	server := inferenceServer(t, 0)
 	want := f.local(t, server, j)
 	f.worker(t, server)
 	run := f.submit(t, j)
 	f.awaitEnd(t, run)
-	f.sameFiles(t, run, want)
+	scenarios.WantFiles(t, f.Ports.Blobs, run, want)
 	if n := strings.Count(want[rollout.ReflectionFile], `"result":"accepted"`); n == 0 {
 		t.Errorf("no guidance was accepted: %s", want[rollout.ReflectionFile])
 	}
@@ -112,7 +100,7 @@ func (f *fixture) learns(t *testing.T, earlier identity.RunID) {
 type fixture struct {
 	*Installation
 	*gcp.Stack
-	log         *safeBuffer
+	log         *scenarios.Output
 	text        string // the config
 	dir         string // a folder with the config
 	commandLine string // the program rollout
@@ -128,7 +116,7 @@ type fixture struct {
 // often than its schedule says.
 func newFixture(t *testing.T, text string, options map[string]any) *fixture {
 	t.Helper()
-	f := &fixture{log: &safeBuffer{}, text: text, dir: t.TempDir(), commandLine: program(t, "rollout")}
+	f := &fixture{log: &scenarios.Output{}, text: text, dir: t.TempDir(), commandLine: program(t, "rollout")}
 	if err := os.WriteFile(filepath.Join(f.dir, "rollout.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +152,7 @@ func newFixture(t *testing.T, text string, options map[string]any) *fixture {
 		cancel()
 		all.Wait()
 		if t.Failed() {
-			t.Logf("the programs wrote:\n%s", f.log.end())
+			t.Logf("the programs wrote:\n%s", scenarios.End(f.log.String()))
 		}
 	})
 	return f
@@ -211,32 +199,6 @@ type job struct{ key, toml, lines string }
 
 func (j job) tomlKey() string { return strings.TrimSuffix(j.key, "jsonl") + "toml" }
 
-// prompts are n lines, some of which are invalid or repeat an id.
-func prompts(n int) string {
-	var b strings.Builder
-	for i := range n {
-		switch i % 50 {
-		case 7:
-			b.WriteString("{\"prompt\": 7\n")
-		case 9:
-			fmt.Fprintf(&b, `{"id":"p-0","prompt":"a duplicate, %d"}`+"\n", i)
-		default:
-			fmt.Fprintf(&b, `{"id":"p-%d","prompt":"Wörter & \"quotes\" %d ✓","tag":%d}`+"\n", i, i, i)
-		}
-	}
-	return b.String()
-}
-
-// example returns a file of the folder examples.
-func example(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(repository, "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // submit uploads a job and returns its run.
 func (f *fixture) submit(t *testing.T, j job) identity.RunID {
 	t.Helper()
@@ -267,81 +229,13 @@ func (f *fixture) eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// generatedAt matches the only part of a row that differs between two runs.
-var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
-
 // local runs a job with `rollout up` and returns its files by name, without times.
 func (f *fixture) local(t *testing.T, engine string, j job) map[string]string {
 	t.Helper()
-	dir := t.TempDir()
-	bucket := filepath.Join(dir, "bucket")
-	if err := os.MkdirAll(filepath.Join(bucket, record.PromptsPrefix), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range [][2]string{{j.tomlKey(), j.toml}, {j.key, j.lines}} {
-		if err := os.WriteFile(filepath.Join(bucket, file[0]), []byte(file[1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), f.commandLine, "up", "--dir", dir, "--engine", engine, "--listen", "off",
-		"--once")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-	start := time.Now()
-	out, _ := cmd.CombinedOutput() // 1 if the run has failures
+	start, l := time.Now(), scenarios.NewLaptop(t, f.commandLine, engine, "")
+	files := l.Files(l.Complete(j.key, j.lines, j.toml))
 	t.Logf("rollout up ran it in %v", time.Since(start).Round(100*time.Millisecond))
-	runs, err := filepath.Glob(filepath.Join(bucket, record.RunsPrefix, "*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatalf("rollout up has the runs %v, %v: %s", runs, err, out)
-	}
-	files := map[string]string{}
-	err = filepath.WalkDir(runs[0], func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		name := filepath.ToSlash(strings.TrimPrefix(path, runs[0]+string(filepath.Separator)))
-		files[name] = generatedAt.ReplaceAllString(string(content), "")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return files
-}
-
-// sameFiles checks that the run has the files of a local one, times and who answered apart.
-func (f *fixture) sameFiles(t *testing.T, run identity.RunID, want map[string]string) {
-	t.Helper()
-	found, err := f.Ports.Blobs.List(t.Context(), record.OutputKey(run, ""), "", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, o := range found {
-		r, _, err := f.Ports.Blobs.Get(t.Context(), o.Key, blob.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(r)
-		_ = r.Close() // read only
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[strings.TrimPrefix(o.Key, record.OutputKey(run, ""))] = generatedAt.ReplaceAllString(string(content), "")
-	}
-	for name, text := range want {
-		if name == record.SummaryFile || name == rollout.AttemptsFile {
-			continue
-		}
-		if other, ok := got[name]; !ok || other != text {
-			t.Errorf("%s has %d bytes, want the %d of rollout up", name, len(other), len(text))
-		}
-		t.Logf("%s: %d bytes, as of rollout up", name, len(text))
-	}
-	if len(got) != len(want) {
-		t.Errorf("the run has the files %v, want those of rollout up: %v", slices.Sorted(maps.Keys(got)),
-			slices.Sorted(maps.Keys(want)))
-	}
 }
 
 // onlyRuns checks that there are only these runs and that no task failed.
@@ -368,25 +262,4 @@ func (f *fixture) onlyRuns(t *testing.T, runs ...identity.RunID) {
 			t.Errorf("the dead letters of %s: %v, %v", name, got, err)
 		}
 	}
-}
-
-// safeBuffer is a buffer that several processes write.
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// end returns the last part of what was written.
-func (b *safeBuffer) end() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	const most = 20_000
-	text := b.text.String()
-	return text[max(0, len(text)-most):]
 }

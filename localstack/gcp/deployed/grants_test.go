@@ -36,7 +36,7 @@ func TestGrants(t *testing.T) {
 		name, secrets string
 		scenarios     []scenario
 	}{
-		{"callers with a role", `"hf-token"`, scenarios},
+		{"callers with a role", `"hf-token"`, uses},
 		{"callers with a token", `"hf-token", "api-token"`, []scenario{{"the API", callAPI}}},
 	} {
 		if !t.Run(c.name, func(t *testing.T) {

@@ -1,11 +1,11 @@
 package deployed
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,6 +14,7 @@ import (
 	"rollout/localstack/clerk"
 	"rollout/localstack/fakellm"
 	"rollout/localstack/gcp/planned"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 )
 
@@ -44,14 +45,13 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	built := map[string]string{}
 	for name, from := range map[string]string{"functions": "./functions/gcp", "gpuworker": "./gpuworker",
 		"rollout": "./scripts/rollout"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, name), from)
-		cmd.Dir = repository
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", from, err, out)
-		}
+		built[filepath.Join(folder, name)] = from
+	}
+	if err := scenarios.Build(context.Background(), repository, built); err != nil {
+		return "", err
 	}
 	return folder, nil
 })

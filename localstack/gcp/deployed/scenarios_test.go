@@ -33,8 +33,8 @@ type scenario struct {
 	run  func(ctx context.Context, f *fixture) error
 }
 
-// scenarios together need every grant of a plan.
-var scenarios = []scenario{
+// uses together need every grant of a plan.
+var uses = []scenario{
 	{"a batch", answerBatch},
 	{"the timer", func(ctx context.Context, f *fixture) error { return f.Tick(ctx) }},
 	{"a poisoned message", poison},

@@ -285,7 +285,7 @@ func TestCost(t *testing.T) {
 	}
 	const samples, workers = 64 * 256, 2
 	b := newBill()
-	in := deploy(t, faults{bill: b}, "")
+	in := deployConfig(t, faults{bill: b}, mockPool)
 	llm, err := fakellm.New(fakellm.Config{Model: "mock", Latency: 200 * time.Millisecond, Spread: 0.5, Tokens: 120})
 	if err != nil {
 		t.Fatal(err)

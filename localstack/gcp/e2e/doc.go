@@ -5,4 +5,7 @@
 //	prompts ──▶ bucket ──notification──▶ topics ──pushes──▶ functions ──▶ completions
 //	                                       ▲                    │
 //	                              worker ──┴────── topics ◀─────┘
+//
+// Package scenarios has what users have in every cloud, and what disturbs their runs. Here
+// are an installation as it sees one, and tests of what Google Cloud alone has.
 package e2e

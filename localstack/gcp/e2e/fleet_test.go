@@ -13,6 +13,7 @@ import (
 
 	"rollout/localstack/gcp/fakecompute"
 	"rollout/localstack/gcp/fakemetadata"
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/gcp"
@@ -20,16 +21,10 @@ import (
 	"rollout/shared/record"
 )
 
-// fleetSettings make machines come for little work, and leave soon.
-const fleetSettings = `
-[cloud.fleet]
-shards_per_machine = 4
-max_machines = 3
-idle = "2s"
-instance_types = ["g2-standard-8"]
-` + quickHealth
+// fromNone are settings by which machines come for little work, and leave soon.
+var fromNone = scenarios.Settings{Machines: 3, Idle: 2 * time.Second, FromNone: true}
 
-// group is the group of fleetSettings.
+// group is the group of all installations.
 const group = "rollout-default-g2"
 
 // machines are those that Compute Engine rents to an installation. Each is a worker with
@@ -56,7 +51,7 @@ func (s *machines) boot(i fakecompute.Instance) {
 			"rollout-leave": s.in.addresses[gcp.LeaveFunction],
 		},
 	}, s.in.signer)
-	arguments := []string{"--engine", "mock"}
+	var arguments []string
 	if s.broken {
 		arguments = []string{"--give-up", "the engine died"}
 	}
@@ -108,6 +103,13 @@ func (s *machines) leave(m *machine, host string) {
 	_ = left.Body.Close() // it is not used
 }
 
+// fail makes the next machines unable to work.
+func (s *machines) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = true
+}
+
 // end ends a machine.
 func (s *machines) end(i fakecompute.Instance) {
 	s.mu.Lock()
@@ -157,18 +159,13 @@ func (in *installation) wantEmptyFleet(t *testing.T) {
 // back under its name, and all leave when the work is done. The completions are a
 // laptop's.
 func TestMachinesComeAndLeaveByThemselves(t *testing.T) {
-	in := deploy(t, faults{}, fleetSettings)
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
+	in := open(t, fromNone)
 	in.compute.SetQuota(0)
-	in.rent(ctx, &all)
-	file := prompts(2000)
-	id := upload(t, in.Ports, bucket, file)
+	file := scenarios.MixedPrompts(2000)
+	id := in.Put(key, file)
 	in.eventually(t, "the lack of quota is told", func() bool {
 		var f record.Fleet
-		d, err := in.Ports.Docs.Get(ctx, record.FleetKey("default"))
+		d, err := in.Ports.Docs.Get(t.Context(), record.FleetKey("default"))
 		return err == nil && record.Decode(d.Value, &f, "fleet") == nil && strings.Contains(f.Absent, "quota")
 	})
 	in.compute.SetQuota(-1)
@@ -178,24 +175,19 @@ func TestMachinesComeAndLeaveByThemselves(t *testing.T) {
 	if m := in.machines.of(preempted.ID); m != nil {
 		in.preempt(t, m)
 	}
-	in.wantLaptops(t, id, file)
+	scenarios.WantSame(t, in.AwaitEnd(id), in.Local(key, file))
 	in.wantEmptyFleet(t)
 }
 
 // Machines whose engine dies say so and leave. After three of them the run pauses, and no
 // other comes.
 func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
-	in := deploy(t, faults{}, fleetSettings)
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	in.machines.broken = true
-	in.rent(ctx, &all)
-	id := upload(t, in.Ports, bucket, prompts(200))
+	in := open(t, fromNone)
+	in.machines.fail()
+	id := in.Put(key, scenarios.MixedPrompts(200))
 	in.eventually(t, "the run pauses", func() bool {
 		var s run.State
-		d, err := in.Ports.Docs.Get(ctx, record.CoordinatorKey(id))
+		d, err := in.Ports.Docs.Get(t.Context(), record.CoordinatorKey(id))
 		return err == nil && record.Decode(d.Value, &s, "state") == nil && s.Phase == run.Paused
 	})
 	why := hosttest.Load[record.Control](t, in.Ports, record.ControlKey(id)).Reason
@@ -208,7 +200,7 @@ func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
 // Machines that are preempted while they boot are no failures: Google took them back, and
 // the group starts them again.
 func TestMachinesPreemptedWhileBootingAreNoFailures(t *testing.T) {
-	in := deploy(t, faults{}, fleetSettings)
+	in := open(t, fromNone)
 	for n := range 3 {
 		machine := fmt.Sprint(4520031799277581000 + n)
 		entry := func(method, message string) string {

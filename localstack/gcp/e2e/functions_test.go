@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/gcp"
@@ -120,16 +119,9 @@ func TestPreemptionInTheAuditLogDrainsWorkers(t *testing.T) {
 
 // The API answers callers with an identity. A retry that one asks for becomes a run.
 func TestAPIRetriesARun(t *testing.T) {
-	in := deploy(t, faults{}, "")
-	in.start(t, host.APIFunction)
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	all.Go(func() { in.tick(ctx) })
-	all.Go(func() { work(ctx, in.Ports, in.Deployment, "01JD2ZQ4T5W0M1X9YB7R3K8CVB") })
-	id := upload(t, in.Ports, bucket, prompts(60))
-	first := results(t, in.Ports, id, in.log.String)
+	in := open(t, scenarios.Settings{Machines: 1})
+	id := in.Put(key, scenarios.MixedPrompts(60))
+	first := in.AwaitEnd(id)
 
 	const me = "me@acme.com"
 	runs := in.addresses[host.APIFunction] + "/v1/runs"
@@ -152,8 +144,5 @@ func TestAPIRetriesARun(t *testing.T) {
 	if err := json.Unmarshal([]byte(answer), &child); status != http.StatusAccepted || err != nil {
 		t.Fatalf("retry: %d %s", status, answer)
 	}
-	if again := results(t, in.Ports, child.Run, in.log.String); again != first {
-		t.Errorf("the retry has other files: %d and %d bytes, want %d and %d", len(again[0]), len(again[1]),
-			len(first[0]), len(first[1]))
-	}
+	scenarios.WantSame(t, in.AwaitEnd(child.Run), first)
 }

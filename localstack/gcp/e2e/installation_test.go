@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -10,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/fakepubsub"
 	"rollout/localstack/gcp/gateway"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/shared/config"
 	"rollout/shared/gcp"
@@ -31,19 +31,18 @@ import (
 
 const (
 	bucket = "acme-rollout"
-	// deployment is the config.
-	deployment = `schema_version = 1
+	// key is the key of an upload.
+	key = "prompts/x.jsonl"
+	// inCloud is the config's table of the cloud, and mockPool that of a pool.
+	inCloud = `schema_version = 1
 [cloud]
 provider = "gcp"
 project = "acme-ml"
 region = "us-central1"
 gcs.bucket = "` + bucket + `"
-gcs.prefix = "team-a/"
-
-[[pool]]
-name = "default"
-model = "mock"
+gcs.prefix = "` + scenarios.Prefix + `"
 `
+	mockPool = "[[pool]]\nname = \"default\"\nmodel = \"mock\"\n"
 )
 
 // installation is a deployed installation: emulators, topics, subscriptions, and the
@@ -61,7 +60,8 @@ type installation struct {
 	toml       string            // the config
 	addresses  map[string]string // of the functions
 	services   []*service
-	log        *safeBuffer // what the functions said
+	ticks      atomic.Int64      // calls of the timer that succeeded
+	log        *scenarios.Output // what the programs said
 }
 
 // faults are those of an installation's emulators.
@@ -72,10 +72,17 @@ type faults struct {
 	bill      *bill // counts requests; nil counts none
 }
 
-// deploy starts an installation until the test ends, with more config than
-// deployment. It sets the environment of the test, which therefore cannot run in
-// parallel with others.
+// deploy starts an installation whose workers have the mock engine until the test ends. more
+// is further config.
 func deploy(t *testing.T, f faults, more string) *installation {
+	t.Helper()
+	return deployConfig(t, f, more+scenarios.Settings{}.Config())
+}
+
+// deployConfig starts an installation until the test ends. more is the config besides
+// inCloud. It sets the environment of the test, which therefore cannot run in parallel with
+// others.
+func deployConfig(t *testing.T, f faults, more string) *installation {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts processes, and -short is set")
@@ -88,8 +95,8 @@ func deploy(t *testing.T, f faults, more string) *installation {
 		firestore: fakefirestore.Start(t, documents),
 		pubsub:    fakepubsub.Start(t, queues),
 		addresses: map[string]string{},
-		toml:      deployment + more,
-		log:       &safeBuffer{},
+		toml:      inCloud + more,
+		log:       &scenarios.Output{},
 	}
 	storage, address, end, err := fakegcs.Start(fakegcs.Options{Faults: f.storage, Notify: in.notify})
 	if err != nil {
@@ -293,9 +300,14 @@ func (in *installation) resource(kind, name string) string {
 // notify publishes a bucket's notification, if the object is below the prefix of the
 // notification's configuration.
 func (in *installation) notify(n fakegcs.Notification) {
-	if !strings.HasPrefix(n.Object, "team-a/prompts/") {
+	if !strings.HasPrefix(n.Object, scenarios.Prefix+"prompts/") {
 		return
 	}
+	in.announce(n)
+}
+
+// announce publishes a notification.
+func (in *installation) announce(n fakegcs.Notification) {
 	_, err := in.pubsub.Publish(context.Background(), &pb.PublishRequest{
 		Topic:    in.resource("topics", gcp.ObjectsTopic),
 		Messages: []*pb.PubsubMessage{{Data: n.ObjectDescription, Attributes: n.Attributes()}},
@@ -327,9 +339,14 @@ func (in *installation) tick(ctx context.Context) {
 		}
 		if _ = response.Body.Close(); response.StatusCode != http.StatusNoContent {
 			fmt.Fprintln(in.log, "the timer is answered with", response.Status)
+			continue
 		}
+		in.ticks.Add(1)
 	}
 }
+
+// patience is how long a test waits for what must happen.
+const patience = 5 * time.Minute
 
 // eventually polls until ok returns true. It fails the test after patience.
 func (in *installation) eventually(t *testing.T, what string, ok func() bool) {
@@ -341,22 +358,4 @@ func (in *installation) eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("this did not happen within %s: %s\n%s", patience, what, in.log)
 		}
 	}
-}
-
-// safeBuffer is a buffer that several processes write.
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/api/option"
 
 	"rollout/localstack/gcp/fakerun"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/shared/core/health"
 	"rollout/shared/gcp"
@@ -96,16 +97,11 @@ func (in *installation) jobs(t *testing.T, launch func(fakerun.Task) (fakerun.Pr
 	return run, fleet
 }
 
-// taskConfig is the config of an installation whose machines are tasks, with the drain
-// budget that infra/gcp gives them.
-const taskConfig = "machines = \"cloud-run\"\n" + quickHealth + "[worker]\ndrain_budget = \"8s\"\n" +
-	"[engine]\nurl = \"mock\"\n"
-
 // Of three tasks one gets SIGTERM and drains, and one reaches the end of its time and hands
 // its work over; both end with 0. Raises start what is missing, and the completions are a
 // laptop's.
 func TestTasksOfAJobAnswerARun(t *testing.T) {
-	in := deploy(t, faults{}, taskConfig)
+	in := deployConfig(t, faults{}, quickHealth+scenarios.Settings{}.Config()+"machines = \"cloud-run\"\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -119,8 +115,8 @@ func TestTasksOfAJobAnswerARun(t *testing.T) {
 		}
 	}
 	raise()
-	file := prompts(6000)
-	id := upload(t, in.Ports, bucket, file)
+	file, f := scenarios.MixedPrompts(6000), in.fixture(t)
+	id := f.Put(key, file)
 	in.waitForResults(t, 10)
 	in.wantTaskHeartbeats(t)
 	if !run.TerminateOne() {
@@ -138,7 +134,7 @@ func TestTasksOfAJobAnswerARun(t *testing.T) {
 		}
 	})
 	in.eventually(t, "a task that ended in good order", func() bool { return run.Tasks()["succeeded"] > 0 })
-	in.wantLaptops(t, id, file)
+	scenarios.WantSame(t, f.AwaitEnd(id), f.Local(key, file))
 	in.eventually(t, "tasks that reached the end of their time", func() bool { return run.Tasks()["succeeded"] > 1 })
 	if n := run.Tasks()["failed"]; n > 0 {
 		t.Errorf("%d tasks failed\n%s", n, in.log)

@@ -1,19 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/subprocess"
-	"rollout/shared/fault"
 	"rollout/shared/gcp"
-	"rollout/shared/record"
 )
 
 // quickHealth are timings by which a dead worker is noticed within seconds.
@@ -31,25 +25,6 @@ type machine struct {
 	metadata *fakemetadata.Server
 	worker   *exec.Cmd
 	ended    chan error
-}
-
-// boot starts a machine with a worker until the test ends.
-func (in *installation) boot(t *testing.T, n int) *machine {
-	t.Helper()
-	m := &machine{id: fmt.Sprint(5229353360185505340 + n), ended: make(chan error, 1)}
-	var host string
-	var end func()
-	var err error
-	if m.metadata, host, end, err = fakemetadata.Start(fakemetadata.Instance{ID: m.id, Project: "acme-ml",
-		Zone: "us-central1-a", Number: "27", Name: fmt.Sprintf("rollout-default-%d", n)}, in.signer); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(end)
-	if err := in.work(m, host, "--engine", "mock"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.kill)
-	return m
 }
 
 // work starts the machine's worker with more arguments. Its metadata server is at the
@@ -91,36 +66,4 @@ func (in *installation) waitForResults(t *testing.T, n int) {
 		page, err := in.Ports.Blobs.List(t.Context(), "work/", "", 1000)
 		return err == nil && len(page) >= n
 	})
-}
-
-// Of three machines one is lost without a word, and one is preempted: its worker
-// drains and ends in good order. The completions are a laptop's.
-func TestLostAndPreemptedMachinesChangeNoByte(t *testing.T) {
-	in := deploy(t, faults{}, quickHealth)
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	all.Go(func() { in.tick(ctx) })
-	lost, preempted := in.boot(t, 1), in.boot(t, 2)
-	in.boot(t, 3)
-	file := prompts(6000)
-	id := upload(t, in.Ports, bucket, file)
-	in.waitForResults(t, 40)
-	if err := lost.worker.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	in.preempt(t, preempted)
-	if _, err := in.Ports.Blobs.Stat(ctx, record.OutputKey(id, record.SummaryFile), ""); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("the run ended before its machines: %v", err)
-	}
-	select {
-	case err := <-preempted.ended:
-		if err != nil {
-			t.Errorf("the preempted worker ended with %v\n%s", err, in.log)
-		}
-	case <-time.After(patience):
-		t.Errorf("the preempted worker has not ended\n%s", in.log)
-	}
-	in.wantLaptops(t, id, file)
 }

@@ -1,20 +1,23 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 )
 
-// Paths of the programs that TestMain builds: that with all functions, and the
-// worker.
-var functions, gpuworker string
+// source is the root of the repository.
+const source = "../../.."
+
+// Paths of the programs that TestMain builds: that with all functions, the worker, and the
+// command line.
+var functions, gpuworker, commandLine string
 
 // Flags of TestDisturbedRuns and TestManyWorkers.
 var (
@@ -39,8 +42,7 @@ func build(m *testing.M) (code int, err error) {
 	if testing.Short() {
 		return m.Run(), nil
 	}
-	source := filepath.Join("..", "..", "..")
-	if err := noteSources(source); err != nil {
+	if err := scenarios.NoteSources(source); err != nil {
 		return 1, err
 	}
 	folder, err := filepath.Abs(filepath.Join(source, "out", "emulated", "gcp"))
@@ -48,25 +50,10 @@ func build(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	functions, gpuworker = filepath.Join(folder, "functions"), filepath.Join(folder, "gpuworker")
-	for program, from := range map[string]string{functions: "./functions/gcp", gpuworker: "./gpuworker"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, from)
-		cmd.Dir = source
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("build %s: %w\n%s", from, err, out)
-		}
+	commandLine = filepath.Join(folder, "rollout")
+	if err := scenarios.Build(context.Background(), source, map[string]string{functions: "./functions/gcp",
+		gpuworker: "./gpuworker", commandLine: "./scripts/rollout"}); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
-}
-
-// noteSources reads the folders of the programs' source, so that `go test` discards
-// a cached result once one of the files has changed.
-func noteSources(source string) error {
-	for _, top := range []string{"events", "shared", "functions", "gpuworker"} {
-		if err := filepath.WalkDir(filepath.Join(source, top),
-			func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
-			return err
-		}
-	}
-	return nil
 }

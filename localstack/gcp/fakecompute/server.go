@@ -172,6 +172,13 @@ func (s *Server) Size(name string) int {
 	return s.groups[name].size
 }
 
+// SetSize sets the size that a group shall have, as its owner may.
+func (s *Server) SetSize(name string, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resize(s.groups[name], size)
+}
+
 // Resizes returns how many times groups were resized.
 func (s *Server) Resizes() int {
 	s.mu.Lock()

@@ -1,14 +1,14 @@
-package e2e
+package scenarios
 
 import (
 	"fmt"
 	"strings"
 )
 
-// mixedPrompts is a plain file of a number of items, some of which break careless
-// readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³, lines
-// that are not objects, two lines with one id.
-func mixedPrompts(items int) string {
+// MixedPrompts is a plain file of a number of items, some of which break careless readers:
+// separators inside strings, blank lines, CRLF, numbers beyond 2⁵³, lines that are not
+// objects, two lines with one id.
+func MixedPrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
 		switch n % 16 {
@@ -26,6 +26,8 @@ func mixedPrompts(items int) string {
 			fmt.Fprintf(&b, "{\"id\":\"chat-%d\",\"messages\":[{\"role\":\"user\",\"content\":\"say %d\"}]}\r\n", n, n)
 		case 12:
 			fmt.Fprintf(&b, "{\"id\":\"cut-%d\",\"prompt\":\"no end\n", n)
+		case 14:
+			fmt.Fprintf(&b, "{\"id\":\"p-%04d\",\"prompt\":\"Wörter & \\\"quotes\\\" %d ✓\"}\n", n, n)
 		default:
 			fmt.Fprintf(&b, "{\"id\":\"p-%04d\",\"prompt\":\"question number %d\",\"x\":9007199254740993}\n", n, n)
 		}
@@ -33,8 +35,8 @@ func mixedPrompts(items int) string {
 	return b.String()
 }
 
-// simplePrompts is a plain file of a number of items.
-func simplePrompts(items int) string {
+// SimplePrompts is a plain file of a number of items.
+func SimplePrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
 		fmt.Fprintf(&b, "{\"id\":\"%05d\",\"prompt\":\"question %d\"}\n", n, n)

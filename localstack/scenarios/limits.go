@@ -1,0 +1,105 @@
+package scenarios
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollout/localstack/fakellm"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// A budget is overshot by no more than what the workers have in flight, and the run ends
+// with the answers that it has.
+func tokenBudgetHolds(t *testing.T, c Cloud) {
+	const budget, machines, inFlight, dearest = 1000, 2, 4, 40 // tokens of the dearest request
+	d := deploy(t, c, fakellm.Config{Latency: 20 * time.Millisecond}, Settings{Machines: machines})
+	d.Upload("prompts/dear.toml", "schema_version = 1\n[shard]\nitems = 8\n[limits]\ntokens = 1000\n"+
+		"[sampling]\nmax_tokens = 20\n")
+	sum := d.AwaitEnd(d.Put("prompts/dear.jsonl", SimplePrompts(640))).Summary
+	used := sum.PromptTokens + sum.CompletionTokens + sum.WastedTokens
+	if sum.Phase != string(run.OverBudget) || sum.Completed == 0 || used < budget-dearest ||
+		used > budget+machines*inFlight*dearest {
+		t.Errorf("the run is %s with %d answers, and used %d tokens of %d", sum.Phase, sum.Completed, used, budget)
+	}
+	if sum.Completed+sum.Failed != 640 || uint64(sum.FailedByClass["budget"]) != sum.Failed {
+		t.Errorf("the summary is %+v", sum)
+	}
+	d.Check()
+}
+
+// The worker that meets the first failed item asks nothing more at once. Each shard has one,
+// because queues keep no order.
+func failFastHolds(t *testing.T, c Cloud) {
+	d := deploy(t, c, fakellm.Config{Latency: 200 * time.Millisecond}, Settings{Machines: 1})
+	d.Upload("prompts/strict.toml", "schema_version = 1\n[shard]\nitems = 8\n[limits]\nfail_fast = true\n")
+	const shards = 80
+	content := strings.Repeat("no prompt\n"+promptsOf("strict run", itemsOfAShard-1), shards)
+	sum := d.AwaitEnd(d.Put("prompts/strict.jsonl", content)).Summary
+	if sum.Phase != string(run.Failed) || sum.Completed+sum.Failed != itemsOfAShard*shards {
+		t.Errorf("the summary is %+v", sum)
+	}
+	if n := d.server.Requests(); n > 8 {
+		t.Errorf("%d items were asked, of which 4 are in flight at once", n)
+	}
+	d.Check()
+}
+
+// A run that is uploaded while another one has more than 200 shards in the queue has its
+// first request before the other has had those of 15 s: a machine answers 20 a second, by
+// 4 at once that take 200 ms each. The test counts requests, as a busy machine is slower.
+func newRunHasItsShare(t *testing.T, c Cloud) {
+	var large, small atomic.Int64
+	var before atomic.Int64 // requests of the large run when the small one has its first
+	count := func(body []byte) (string, bool) {
+		switch {
+		case bytes.Contains(body, []byte("large run")):
+			large.Add(1)
+		case bytes.Contains(body, []byte("small run")) && small.Add(1) == 1:
+			before.Store(large.Load())
+		}
+		return "", false
+	}
+	d := deploy(t, c, fakellm.Config{Latency: 200 * time.Millisecond, Script: count}, Settings{Machines: 1})
+	const shards = 220
+	id := d.Put("prompts/large.jsonl", promptsOf("large run", itemsOfAShard*shards))
+	Eventually(t, "the large run has more than 200 shards in the queue", func() bool {
+		return large.Load() >= 40 && d.sentShards(id) > 210
+	})
+	submitted := large.Load()
+	if o := d.AwaitEnd(d.Put("prompts/small.jsonl", promptsOf("small run", 80))); o.Summary.Completed != 80 {
+		t.Errorf("%d of 80 items of the small run are answered", o.Summary.Completed)
+	}
+	if n := before.Load() - submitted; n > 300 {
+		t.Errorf("the small run had its first request after %d of the large one, want at most those of 15 s: 300", n)
+	}
+	if p := d.Phase(id); p != run.Running {
+		t.Errorf("the large run is %s: the small one waited for it", p)
+	}
+	d.Check()
+}
+
+// sentShards is how many shards of a run were sent to the queue.
+func (d *Fixture) sentShards(id identity.RunID) int {
+	d.t.Helper()
+	var s run.State
+	if _, _, err := host.Load(d.t.Context(), d.Stores().Ports.Docs, record.CoordinatorKey(id), &s); err != nil {
+		d.t.Fatal(err)
+	}
+	return int(s.NextShard)
+}
+
+// promptsOf returns n prompts of a run.
+func promptsOf(name string, n int) string {
+	var b strings.Builder
+	for k := range n {
+		fmt.Fprintf(&b, "{\"prompt\":\"%s %d\"}\n", name, k)
+	}
+	return b.String()
+}
