@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ type Blocker struct {
 type Items struct {
 	Total  uint64 `json:"total"`  // planned so far
 	Done   uint64 `json:"done"`   // with a committed answer
-	Failed uint64 `json:"failed"` // without an answer, for good
+	Failed uint64 `json:"failed"` // without an answer, for good: at fault, or unanswered
 	// Unanswered are the failed items without a fault of their own: the run
 	// ended (stopped, expired, over budget, input changed) before they had a
 	// row, or pruned their variant.
@@ -114,6 +115,15 @@ type Items struct {
 	Uncommitted uint64 `json:"in_hand"`
 	// Planned reports whether Total is final.
 	Planned bool `json:"planned"`
+}
+
+// MarshalJSON adds at_fault, which is AtFault: what texts call failed.
+func (i Items) MarshalJSON() ([]byte, error) {
+	type fields Items
+	return json.Marshal(struct {
+		fields
+		AtFault uint64 `json:"at_fault"`
+	}{fields(i), i.AtFault()})
 }
 
 // Committed is how many items have a committed row of their own: an answer or

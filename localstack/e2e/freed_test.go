@@ -110,7 +110,7 @@ func (i *testInstallation) wantFreed(id identity.RunID) {
 func TestOnceFreesBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	for keep, texts := range map[string][]string{
-		"index": {"kept", " of answers, ", " of index, ", " of input in prompts/; the work files are freed"},
+		"index": {"kept", " of answers, ", " of index for show and retry, ", " of input in prompts/; the other work files are freed"},
 		"all":   {"kept", " of work files (storage.keep_work)"},
 	} {
 		t.Run(keep, func(t *testing.T) {

@@ -1,12 +1,13 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
@@ -14,81 +15,133 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
-	"rollout/shared/figures"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
 func cleanCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "clean",
-		Short: "Delete the work files of ended runs, or show what they take of the disk (--dry-run)",
-		Long: "Deletes work/RUN/ of every ended run, and unfinished uploads in pending/ that are older than a day. It\n" +
-			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they retry.\n" +
-			"A run without its work files can't be retried.",
-		Args: arguments(0),
+		Use:   "clean [RUN]...",
+		Short: "Delete what ended runs keep in work/, or show what they take of the disk (--dry-run)",
+		Long: "Deletes work/RUN/ of ended runs, and unfinished uploads in pending/ that are older than a day. That is the\n" +
+			"index which `rollout retry` reads, so such a run can't be retried any more. Runs with items that failed or\n" +
+			"have no answer are therefore kept, unless they are named or --all is set.\n\n" +
+			"It keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they\n" +
+			"retry, and says how much that is.\n\n" + runHelp,
 	}
 	dir := dirFlag(c)
-	dry := c.Flags().Bool("dry-run", false, "only show what would be deleted")
-	c.RunE = func(c *cobra.Command, _ []string) (err error) {
+	var o cleanOptions
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "only show what would be deleted")
+	c.Flags().BoolVar(&o.all, "all", false, "also runs with items that failed or have no answer")
+	c.Flags().BoolVar(&o.json, "json", false, "print a JSON object")
+	older := c.Flags().String("older-than", "", "only runs that ended that long ago: a `duration` (7d, 36h)")
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if o.olderThan, err = parseDays(cmp.Or(*older, "0s")); err != nil {
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--older-than %.40q is not a duration", *older),
+				Remedy: "use a duration like 7d or 36h"}
+		}
+		if len(args) > 0 && (o.all || *older != "") {
+			return usage(c, "--all and --older-than choose among all runs: leave them out, or the names")
+		}
 		l, closeAll, err := e.openLocal(c, *dir)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeAll()) }()
-		runs, err := api.New(l.Ports, l.Deployment, cloud.OneMachine()).List(c.Context())
+		service := api.New(l.Ports, l.Deployment, cloud.OneMachine())
+		for _, name := range args {
+			r, err := findRun(c.Context(), service, name)
+			if err != nil {
+				return err
+			}
+			if !r.Phase.Ended() {
+				return &fault.Error{Kind: fault.Conflict,
+					Err:    fmt.Errorf("run %s has not ended: it is %s", r.Run, progress.FormatPhase(r.Phase)),
+					Remedy: fmt.Sprintf("wait for it, or `rollout stop %s`", r.Run)}
+			}
+			o.named = append(o.named, r.Run)
+		}
+		runs, err := service.List(c.Context())
 		if err != nil {
 			return err
 		}
-		return e.clean(c.Context(), l.Bucket, runs, *dry)
+		out, err := e.clean(c.Context(), l, runs, o)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return writeJSON(e.Out, out)
+		}
+		_, err = e.Out.Write([]byte(out.text()))
+		return err
 	}
 	return c
+}
+
+// cleanOptions choose what clean deletes.
+type cleanOptions struct {
+	dry, all, json bool
+	olderThan      time.Duration
+	named          []identity.RunID // these alone; empty: all
+}
+
+// why returns why clean keeps an ended run; "" if it does not.
+func (o cleanOptions) why(r status.Status, needed map[identity.RunID]bool, now time.Time) string {
+	switch {
+	case needed[r.Run]:
+		return keptByChild
+	case len(o.named) > 0:
+		return ""
+	case now.Sub(r.Ended()) < o.olderThan:
+		return keptYoung
+	case !o.all && r.Items.Failed > 0 && cmp.Or(r.Kind, config.KindBatch) == config.KindBatch:
+		return keptUnanswered
+	}
+	return ""
 }
 
 // abandonedAfter is the age at which an unfinished upload in pending/ counts as abandoned.
 const abandonedAfter = 24 * time.Hour
 
-// clean deletes the work files of ended runs and abandoned uploads, and prints what it freed.
-func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status, dry bool) error {
-	did := "freed"
-	if dry {
-		did = "would free"
-	}
-	var total freed
-	needed := ancestorsOfOpen(runs)
+// clean deletes the work files of ended runs and abandoned uploads, and adds up what it freed and kept.
+func (e *Env) clean(
+	ctx context.Context, l *installation.Local, runs []status.Status, o cleanOptions,
+) (out cleaned, err error) {
+	out.DryRun, out.Runs = o.dry, []cleanedRun{}
+	needed, now := ancestorsOfOpen(runs), e.Clock.Now()
 	for _, r := range runs {
-		if !r.Phase.Ended() || needed[r.Run] {
+		if !r.Phase.Ended() || len(o.named) > 0 && !slices.Contains(o.named, r.Run) {
 			continue
 		}
-		f, err := cleanUnder(ctx, bucket, record.WorkPrefix+string(r.Run)+"/", time.Time{}, dry)
+		c := cleanedRun{Run: r.Run, Name: r.Name, Failed: r.Items.AtFault(), Unanswered: r.Items.Unanswered,
+			Kept: o.why(r, needed, now)}
+		c.freed, err = cleanUnder(ctx, l.Bucket, record.WorkPrefix+string(r.Run)+"/", time.Time{}, o.dry || c.Kept != "")
 		if err != nil {
-			return fault.Wrap(err, "clean run %s", r.Run)
+			return out, fault.Wrap(err, "clean run %s", r.Run)
 		}
-		if f.objects == 0 {
+		if c.Objects == 0 {
 			continue
 		}
-		total.add(f)
-		name := progress.SanitizeLine(r.Name, nameColumns)
-		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, name, did, f); err != nil {
-			return err
+		if c.Kept == keptByChild && len(o.named) > 0 {
+			return out, &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("an open run retries run %s and reads its files", r.Run),
+				Remedy: "wait until that has ended"}
+		}
+		out.Runs = append(out.Runs, c)
+		if c.Kept == "" {
+			out.Freed.add(c.freed)
 		}
 	}
-	uploads, err := cleanUnder(ctx, bucket, record.PendingPrefix, e.Clock.Now().Add(-abandonedAfter), dry)
-	if err != nil {
-		return fault.Wrap(err, "clean unfinished uploads")
-	}
-	if uploads.objects > 0 {
-		total.add(uploads)
-		if _, err := fmt.Fprintf(e.Out, "unfinished uploads  %s %s\n", did, uploads); err != nil {
-			return err
+	if len(o.named) == 0 {
+		out.Uploads, err = cleanUnder(ctx, l.Bucket, record.PendingPrefix, now.Add(-abandonedAfter), o.dry)
+		if err != nil {
+			return out, fault.Wrap(err, "clean unfinished uploads")
 		}
+		out.Freed.add(out.Uploads)
 	}
-	if total.objects == 0 {
-		did = "nothing to clean: " + did
-	}
-	_, err = fmt.Fprintf(e.Out, "%s %s\n", did, total)
-	return err
+	return out, out.addUpKept(ctx, l)
 }
 
 // ancestorsOfOpen returns the runs whose work files an open child of them reads.
@@ -108,20 +161,8 @@ func ancestorsOfOpen(runs []status.Status) map[identity.RunID]bool {
 	return needed
 }
 
-// freed is what was, or would be, deleted.
-type freed struct {
-	objects int
-	bytes   int64
-}
-
-func (f *freed) add(g freed) { f.objects, f.bytes = f.objects+g.objects, f.bytes+g.bytes }
-
-func (f freed) String() string {
-	return humanize.IBytes(uint64(f.bytes)) + " in " + figures.Of(f.objects, "object")
-}
-
-// cleanUnder deletes the objects with the prefix, one page after the other. If before is not zero, it keeps objects
-// written since.
+// cleanUnder deletes the objects with the prefix, one page after the other; if dry, it only counts them. If before is
+// not zero, it passes over objects written since.
 func cleanUnder(ctx context.Context, bucket blob.Store, prefix string, before time.Time, dry bool) (freed, error) {
 	const page = 1000
 	var f freed

@@ -497,36 +497,6 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 	check(t, f.rollout("pause", "hourly"), 0, "pausing run "+string(runC)+" (hourly)\n")
 }
 
-func TestCleanDeletesOnlyWorkOfEndedRuns(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.addRun(runA, "nightly", time.Minute, run.Running)
-	f.addRun(runB, "weekly", time.Hour, run.CompletedWithErrors)
-	kept := []string{"prompts/weekly.jsonl", "runs/" + string(runB) + "/completions.jsonl",
-		"work/" + string(runA) + "/shards/0/0-1-x", "work/" + string(runC) + "/shards/0/0-1-x"}
-	for _, key := range kept {
-		f.put(key, "1234")
-	}
-	gone := []string{"work/" + string(runB) + "/shards/0/0-1-x", "work/" + string(runB) + "/plan/000000.json"}
-	for _, key := range gone {
-		f.put(key, "1234")
-	}
-	check(t, f.rollout("clean", "--dry-run"), 0,
-		string(runB)+"  weekly  would free 8 B in 2 objects\nwould free 8 B in 2 objects\n")
-	check(t, f.rollout("clean"), 0, string(runB)+"  weekly  freed 8 B in 2 objects\nfreed 8 B in 2 objects\n")
-	check(t, f.rollout("clean"), 0, "nothing to clean: freed 0 B in 0 objects\n")
-	for _, key := range kept {
-		if _, err := f.Bucket.Stat(t.Context(), key, ""); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	for _, key := range gone {
-		if _, err := f.Bucket.Stat(t.Context(), key, ""); err == nil {
-			t.Errorf("%s is still there", key)
-		}
-	}
-}
-
 // syncBuffer is a buffer for concurrent use. It closes first at the first write.
 type syncBuffer struct {
 	mu    sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,12 +77,47 @@ func findRun(ctx context.Context, service *api.Service, text string) (status.Sta
 	if !fault.Is(err, fault.NotFound) {
 		return r, err
 	}
+	if similar := similarNames(ctx, service, text); similar != nil {
+		return r, similar
+	}
 	expired, countErr := service.Expired(ctx)
 	if countErr != nil || expired == 0 {
 		return r, errors.Join(err, countErr)
 	}
 	return r, &fault.Error{Kind: fault.NotFound, Err: err,
 		Remedy: figures.Of(expired, "older run") + " expired: name such a run by its id, as its folder in runs/"}
+}
+
+// Bounds of similarNames.
+const (
+	similarLooked = 500 // ended runs, the last to end
+	similarShown  = 5
+)
+
+// similarNames returns an error that names runs with the text in their names; nil if it finds none.
+func similarNames(ctx context.Context, service *api.Service, text string) error {
+	runs, err := service.Runs(ctx, status.Page{Limit: similarLooked})
+	if err != nil {
+		return err
+	}
+	part := strings.ToLower(strings.Trim(text, "*"))
+	var names []string
+	for _, r := range runs.Runs {
+		name := progress.SanitizeLine(r.Name, nameColumns)
+		if strings.Contains(strings.ToLower(r.Name), part) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if part == "" || len(names) == 0 {
+		return nil
+	}
+	more := ""
+	if len(names) > similarShown {
+		names, more = names[:similarShown], ", …"
+	}
+	return &fault.Error{Kind: fault.NotFound,
+		Err:    fmt.Errorf("there is no run %.64q; runs with that in their names: %s%s", text, strings.Join(names, ", "), more),
+		Remedy: "name one of them; `rollout status --name TEXT` lists such runs"}
 }
 
 // awaitRun returns the run that text names, as findRun does, but waits up to eventPatience for a complete id in a

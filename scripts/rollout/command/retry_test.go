@@ -155,10 +155,12 @@ func TestCleanKeepsWhatAnOpenChildReads(t *testing.T) {
 	for _, id := range []identity.RunID{runA, runB, runC, other} {
 		f.put(record.InheritedKey(id), "1234")
 	}
-	check(t, f.rollout("clean"), 0, string(other)+"  sibling  freed 4 B in 1 object\nfreed 4 B in 1 object\n")
+	f.checkClean([]string{"clean", "--all"}, string(other)+"  sibling  freed 4 B in 1 object; "+
+		"it can't be retried afterwards (2 failed)\nfreed 4 B in 1 object\n", "0 B in runs/, 0 B in prompts/, 12 B in work/")
+	check(t, f.rollout("clean", string(runA)), 1, "", "an open run retries run "+string(runA)+" and reads its files")
 	f.end(runC, run.Completed)
-	r := f.rollout("clean")
-	if r.code != 0 || !strings.HasSuffix(r.out, "\nfreed 12 B in 3 objects\n") {
+	r := f.rollout("clean", "--all")
+	if r.code != 0 || !strings.Contains(r.out, "\nfreed 12 B in 3 objects\n") {
 		t.Errorf("when the child has ended: %+v", r)
 	}
 }

@@ -22,6 +22,7 @@ import (
 type screen struct {
 	api.Overview
 	one       bool            // the overview is of one run
+	name      string          // the overview is of the runs with this text in their names; "": of all
 	live      bool            // the screen is redrawn repeatedly, so it shows bars
 	watched   []status.Status // runs that have ended while the screen was live
 	paces     map[identity.RunID]progress.Pace
@@ -34,8 +35,11 @@ type screen struct {
 
 // body formats the tables, or the details of one run.
 func (s screen) body() string {
+	if len(s.Runs) == 0 && s.name != "" {
+		return s.paragraph(fmt.Sprintf("no run has %q in its name", progress.SanitizeLine(s.name, maxName)))
+	}
 	if len(s.Runs) == 0 && !s.live {
-		return s.paragraph(cmp.Or(s.moreEnded(), s.withFlags(noRuns)))
+		return cmp.Or(s.moreEnded(), s.paragraph(s.withFlags(noRuns)))
 	}
 	parts := []string{}
 	var left []string // out at this width
@@ -46,7 +50,7 @@ func (s screen) body() string {
 	}
 	switch {
 	case len(s.Runs) == 0:
-		parts = append(parts, s.paragraph(cmp.Or(s.moreEnded(), s.withFlags(noRuns))))
+		parts = append(parts, cmp.Or(s.moreEnded(), s.paragraph(s.withFlags(noRuns))))
 	case s.one:
 		parts = append(parts, s.details(s.Runs[0]))
 	default:

@@ -157,7 +157,8 @@ func TestCleanDeletesUnfinishedUploads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check(t, f.rollout("clean"), 0, "unfinished uploads  freed 5 B in 1 object\nfreed 5 B in 1 object\n")
+	f.checkClean([]string{"clean"}, "unfinished uploads  freed 5 B in 1 object\nfreed 5 B in 1 object\n",
+		"0 B in runs/, 0 B in prompts/, 0 B in work/")
 	if left, err := f.Bucket.List(t.Context(), "pending/", "", 10); err != nil || len(left) != 1 ||
 		left[0].Key != "pending/young" {
 		t.Errorf("there stay %v, %v", left, err)

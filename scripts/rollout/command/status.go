@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ func statusCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [RUN]",
 		Short: "Show progress, speed, workers and problems of all runs or of one run",
-		Long: "Shows the open runs and those that ended last, newest first, or one run, and the workers. It says how many\n" +
-			"more have ended: --limit, --since and --all show them.\n\n" +
+		Long: "Shows the open runs, then those that ended last, the newest of each first, or one run, and the workers. It says\n" +
+			"how many more have ended: --name, --since, --limit and --all choose. Programs read --json:\n\n" +
+			"  rollout status --all --json | jq -r 'select(.items.at_fault > 0) | .run_id'\n\n" +
 			"With --watch, it updates the display until RUN (without RUN: every run) has ended, and exits with 1 if a\n" +
 			"run that it watched did not succeed. Without any run it waits for the first one on a terminal, and ends\n" +
 			"elsewhere. Ctrl-C ends only the display.\n\n" + runHelp,
@@ -36,11 +38,15 @@ func statusCommand(e *Env) *cobra.Command {
 	location := locationFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print one JSON object for each run; with --watch, one for each change")
 	watch := c.Flags().Bool("watch", false, "update the display until the run has ended")
+	name := c.Flags().String("name", "", "show the runs whose names contain `text`")
 	page := pageFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		which, err := page(e.Clock.Now())
 		if err != nil {
 			return err
+		}
+		if *name != "" && len(args) > 0 {
+			return usage(c, "--name chooses among all runs: leave it out, or RUN")
 		}
 		in, err := e.open(c, *location)
 		if err != nil {
@@ -48,7 +54,7 @@ func statusCommand(e *Env) *cobra.Command {
 		}
 		defer func() { err = errors.Join(err, in.Close()) }()
 		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment, in.Profile), json: *asJSON, page: which,
-			location: in.Location, path: in.Path}
+			name: *name, watching: *watch, location: in.Location, path: in.Path}
 		if len(args) > 0 {
 			var r status.Status
 			if *watch {
@@ -78,7 +84,7 @@ const endedShown = 20
 func pageFlags(c *cobra.Command) func(now time.Time) (status.Page, error) {
 	limit := c.Flags().Int("limit", endedShown, "show at most so many ended runs, the last to end")
 	since := c.Flags().String("since", "", "show the runs that ended since a `time` (2026-03-01,\n"+
-		"2026-03-01T12:00:00Z) or within a duration (90m, 24h)")
+		"2026-03-01T12:00:00Z, yesterday) or within a duration (90m, 2d)")
 	all := c.Flags().Bool("all", false, "show all ended runs")
 	return func(now time.Time) (page status.Page, err error) {
 		if page.Since, err = parseSince(*since, now); err != nil {
@@ -100,29 +106,14 @@ func pageFlags(c *cobra.Command) func(now time.Time) (status.Page, error) {
 	}
 }
 
-// parseSince returns the time that a text of --since means; zero for "".
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--since %.40q is not a time", text),
-		Remedy: "use a time like 2026-03-01 or 2026-03-01T12:00:00Z, or a duration like 24h"}
-}
-
 // statusView shows all runs of an installation, or one of them.
 type statusView struct {
 	*Env
 	service  *api.Service
 	only     identity.RunID // "" shows all
 	page     status.Page    // of the ended runs
+	name     string         // shows the runs whose names contain it; "" shows all
+	watching bool
 	json     bool
 	location installation.Location
 	path     func(key string) string // where an object of the bucket is
@@ -130,10 +121,42 @@ type statusView struct {
 
 // overview returns the current state of what is shown.
 func (s *statusView) overview(ctx context.Context) (api.Overview, error) {
-	if s.only == "" {
+	switch {
+	case s.only != "":
+		return s.service.RunOverview(ctx, s.only)
+	case s.name == "":
 		return s.service.Overview(ctx, s.page)
 	}
-	return s.service.RunOverview(ctx, s.only)
+	page := s.page
+	if !s.watching { // else all ended runs would be read at every look
+		page.Limit = 0
+	}
+	o, err := s.service.Overview(ctx, page)
+	return s.named(o), err
+}
+
+// named leaves in the overview the runs whose names contain s.name, and of the ended ones those that ended last.
+func (s *statusView) named(o api.Overview) api.Overview {
+	o.Uploads, o.More = nil, 0
+	lower := strings.ToLower(s.name)
+	o.Runs = slices.DeleteFunc(o.Runs, func(r status.Status) bool { return !strings.Contains(strings.ToLower(r.Name), lower) })
+	var ended []status.Status
+	for _, r := range o.Runs {
+		if r.Phase.Ended() {
+			ended = append(ended, r)
+		}
+	}
+	if s.page.Limit == 0 || len(ended) <= s.page.Limit {
+		return o
+	}
+	slices.SortStableFunc(ended, func(a, b status.Status) int { return b.Ended().Compare(a.Ended()) })
+	left := map[identity.RunID]bool{}
+	for _, r := range ended[s.page.Limit:] {
+		left[r.Run] = true
+	}
+	o.More = len(left)
+	o.Runs = slices.DeleteFunc(o.Runs, func(r status.Status) bool { return left[r.Run] })
+	return o
 }
 
 // once shows the current state. Tables go to Out, notes to Err.
@@ -165,7 +188,7 @@ func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pa
 		columns = 0 // unlimited
 	}
 	return screen{
-		Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
+		Overview: o, one: s.only != "", name: s.name, paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
 		colours:   s.palette(s.Out),
 		withFlags: func(text string) string { return withLocationFlags(text, s.location) },
 	}

@@ -46,9 +46,9 @@ const (
 	mostBar  = 60
 )
 
-// runs formats a table of all runs. On a live screen open runs come first, with bars as wide as there is room; of the
-// ended ones it shows those that ended meanwhile, and the number of the others. It returns the columns that it leaves
-// out.
+// runs formats a table of all runs, the open ones first. On a live screen these have bars as wide as there is room; of
+// the ended ones it shows those that ended meanwhile, and the number of the others. It returns the columns that it
+// leaves out.
 func (s screen) runs() (text string, dropped []string) {
 	shown, rest := s.shownRuns()
 	bars := 0
@@ -93,7 +93,7 @@ const recentlyEnded = 5
 // shownRuns returns the runs of the table, and a line about the others.
 func (s screen) shownRuns() (shown []status.Status, rest string) {
 	if !s.live {
-		return s.Runs, s.moreEnded()
+		return openFirst(s.Runs), s.moreEnded()
 	}
 	watched := map[identity.RunID]bool{}
 	for _, r := range s.watched[max(0, len(s.watched)-maxNotes):] {
@@ -127,13 +127,33 @@ func (s screen) shownRuns() (shown []status.Status, rest string) {
 	return shown, rest
 }
 
+// openFirst returns the runs that have not ended, then the others.
+func openFirst(runs []status.Status) []status.Status {
+	out := slices.Clone(runs)
+	slices.SortStableFunc(out, func(a, b status.Status) int {
+		switch {
+		case a.Phase.Ended() == b.Phase.Ended():
+			return 0
+		case b.Phase.Ended():
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
 // moreEnded are lines about the ended runs that the overview leaves out, and about those that have expired.
 func (s screen) moreEnded() (text string) {
-	if s.More > 0 && !s.one {
-		text = s.withFlags(figures.Of(s.More, "more run") + " ended earlier: see `rollout status --all`\n")
+	switch {
+	case s.one:
+		return ""
+	case s.More > 0 && s.name != "":
+		text = s.paragraph(figures.Of(s.More, "more run") + " of that name ended earlier: add --all")
+	case s.More > 0:
+		text = s.paragraph(s.withFlags(figures.Of(s.More, "more run") + " ended earlier: see `rollout status --all`"))
 	}
-	if s.Expired > 0 && !s.one {
-		text += figures.Of(s.Expired, "older run") + " expired: see the files in " + s.path(record.RunsPrefix) + "\n"
+	if s.Expired > 0 && s.name == "" {
+		text += s.paragraph(figures.Of(s.Expired, "older run") + " expired: see the files in " + s.path(record.RunsPrefix))
 	}
 	return text
 }

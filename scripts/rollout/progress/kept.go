@@ -90,10 +90,10 @@ func (k *kept) partOf(run identity.RunID, key string) *int64 {
 	return &k.index
 }
 
-// text renders what is kept. Example: "181 MiB of answers, 2.1 MiB of index".
+// text renders what is kept. Example: "181 MiB of answers, 2.1 MiB of index for show and retry".
 func (k *kept) text(all bool) string {
 	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
-	text := fmt.Sprintf("%s of answers, %s of index", size(k.answers), size(k.index))
+	text := fmt.Sprintf("%s of answers, %s of index for show and retry", size(k.answers), size(k.index))
 	if k.input > 0 {
 		text += fmt.Sprintf(", %s of input in %s", size(k.input), record.PromptsPrefix)
 	}
@@ -102,7 +102,7 @@ func (k *kept) text(all bool) string {
 	}
 	switch {
 	case k.work == 0:
-		return text + "; the work files are freed"
+		return text + "; the other work files are freed"
 	case all:
 		return text + fmt.Sprintf(", %s of work files (storage.keep_work)", size(k.work))
 	case k.roles:

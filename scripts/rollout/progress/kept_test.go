@@ -26,7 +26,7 @@ func TestKeptNamesWhatStaysOfAnEndedRun(t *testing.T) {
 		hosttest.Put(t, p, key, strings.Repeat("x", size))
 	}
 	s := status.Status{Run: id, Inputs: []string{"prompts/x.jsonl", "/home/me/y.jsonl"}}
-	const kept = "  kept        3.0 KiB of answers, 1.0 KiB of index, 5.0 KiB of input in prompts/, " +
+	const kept = "  kept        3.0 KiB of answers, 1.0 KiB of index for show and retry, 5.0 KiB of input in prompts/, " +
 		"512 B of copies of the input"
 	for _, c := range []struct {
 		all   bool
@@ -36,7 +36,7 @@ func TestKeptNamesWhatStaysOfAnEndedRun(t *testing.T) {
 		{true, nil, kept + ", 4.0 KiB of work files (storage.keep_work)\n"},
 		{false, make([]status.Role, 2), kept + ", 4.0 KiB of what judges and reflections answered\n"},
 		{false, nil, kept + ", 4.0 KiB of work files that are still to be freed\n"},
-		{false, nil, kept + "; the work files are freed\n"},
+		{false, nil, kept + "; the other work files are freed\n"},
 	} {
 		s.Roles = c.roles
 		if strings.HasSuffix(c.want, "freed\n") && !strings.Contains(c.want, "still") {
