@@ -165,7 +165,7 @@ func TestDocumentsOfNewerSchemaAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	m := statustest.Manifest(runA)
-	m.Schema = record.Schema + 1
+	m.Schema = record.SchemaParts + 1
 	d.save(record.ManifestKey(runA), m)
 	if _, err := d.Show(t.Context(), runA); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("got %v", err)
