@@ -123,7 +123,7 @@ func (c workerTotals) throughput(s status.Status) []status.Blocker {
 			Text:   "no request was answered yet: " + figures.OfMany(c.busy, "is", "are") + " at the inference server",
 			Remedy: "wait for the first answers; if none come, look at the server's log"}}
 	case full:
-		most := float64(c.limit) / c.median.Seconds()
+		most := max(float64(max(c.busy, c.limit))/c.median.Seconds(), c.rate)
 		return []status.Blocker{{Code: ServerFull,
 			Text: fmt.Sprintf("%s: %s at the inference server, which takes %s for one (median): "+
 				"at most about %s, now %s and %s tokens/s", figures.Of(c.workers, "worker"), c.atOnce(),
@@ -225,6 +225,9 @@ func deadlineRisk(s status.Status, now time.Time) []status.Blocker {
 
 // atOnce begins a sentence about the allowed requests that are in flight: "4 of 64 requests at once are".
 func (c workerTotals) atOnce() string {
+	if c.busy > c.limit {
+		return fmt.Sprintf("%s, of which %s may be in future, are", figures.Of(c.busy, "request"), figures.Count(c.limit))
+	}
 	return fmt.Sprintf("%s of %s", figures.Count(c.busy),
 		figures.OfMany(c.limit, "request at once is", "requests at once are"))
 }

@@ -56,6 +56,8 @@ type ShardReport struct {
 	Suspects    int        `json:"suspects"` // items that may have crashed an engine
 	OnProbation []int      `json:"trying"`   // suspects that are asked alone now, by their place in the shard
 	Vanished    int        `json:"vanished"` // consecutive holders that died without a release
+	// Paused says that it waits until the run is resumed.
+	Paused bool `json:"paused,omitempty"`
 	// WaitsWith are the tokens that it has spent, if it waits for more of the run's
 	// token budget.
 	WaitsWith int64 `json:"waits_with,omitempty"`
@@ -163,6 +165,7 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 		t.WaitsWith = a.Tokens
 	}
 	if d.State != shard.Running {
+		t.Paused = p.State.Phase == run.Paused || p.State.Phase == run.Interrupted
 		return t
 	}
 	t.Verdict = health.HolderDead
@@ -184,6 +187,11 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 	return t
 }
 
+// lost reports whether the shard's holder is gone.
+func (t ShardReport) lost() bool {
+	return t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.NotListed)
+}
+
 // Describe returns a sentence, without a full stop, that says where the shard is.
 func (t ShardReport) Describe(now time.Time) string {
 	name := fmt.Sprintf("shard %d ", t.Shard)
@@ -197,7 +205,12 @@ func (t ShardReport) Describe(now time.Time) string {
 	switch {
 	case t.State == shard.Done:
 		text = name + "is done"
-	case t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.NotListed):
+	case t.Paused:
+		text = name + "is paused" + rows
+	case t.lost() && t.Since != nil && t.SentAt != nil && t.SentAt.After(*t.Since):
+		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: sent again %s ago, it waits for a worker "+
+			"that needs more items%s", name, t.Worker, t.Attempt, sinceWords(t.SentAt, now), rows)
+	case t.lost():
 		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: it is taken over in some seconds%s",
 			name, t.Worker, t.Attempt, rows)
 	case t.State == shard.Running:
@@ -350,6 +363,8 @@ func next(p status.Progress, s status.Status) (out []string) {
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
 	case slices.ContainsFunc(s.Blockers, func(b status.Blocker) bool { return b.Code == NoWorker }):
 		say("it goes on when a worker comes; what is answered is kept")
+	case s.ETASeconds == nil && slices.ContainsFunc(s.Blockers, func(b status.Blocker) bool { return b.Code == NoEngine }):
+		say("it goes on when the inference server answers; what is answered is kept")
 	case s.ETASeconds != nil && s.Rate != nil:
 		say("at %s it ends in about %s", speed(*s.Rate), inAbout(s))
 	case s.ETASeconds != nil && s.Training != nil:

@@ -155,6 +155,12 @@ func TestShardReportDescribesTheShard(t *testing.T) {
 			Verdict: health.Alive, Worker: "w", Attempt: 1, Since: ago(30 * time.Second), Items: 100, Rows: 50},
 		"shard 4 was held by worker w (attempt 2), which is gone: it is taken over in some seconds": {Shard: 4,
 			State: shard.Running, Verdict: health.HolderDead, Worker: "w", Attempt: 2},
+		"shard 4 was held by worker w (attempt 2), which is gone: sent again 30s ago, " +
+			"it waits for a worker that needs more items, with 7 of 9 rows": {Shard: 4, State: shard.Running,
+			Verdict: health.HolderDead, Worker: "w", Attempt: 2, Since: ago(time.Minute), SentAt: ago(30 * time.Second),
+			Generation: 1, Items: 9, Rows: 7},
+		"shard 4 is paused, with 7 rows in its checkpoint": {Shard: 4, State: shard.Pending, Paused: true, Rows: 7,
+			SentAt: ago(2 * time.Second)},
 		"shard 4 waits for a worker: sent 2s ago": {Shard: 4, State: shard.Pending, SentAt: ago(2 * time.Second)},
 		"shard 4 waits for a worker, with 7 rows in its checkpoint: sent 2s ago, for the 3rd time": {Shard: 4,
 			State: shard.Pending, SentAt: ago(2 * time.Second), Generation: 2, Rows: 7},

@@ -15,6 +15,9 @@ const maxSaveAge = 30 * time.Second
 // setRates sets Rate, TokenRate and ETASeconds by the rules of their comments.
 func (s *Status) setRates(w heldWork, st run.State, now time.Time) {
 	running := s.Phase == run.Running || s.Phase == run.Planning
+	if running && w.away > 0 && w.away == w.workers {
+		return // the rate so far says nothing about what comes
+	}
 	switch {
 	case running && w.hasRates():
 		s.Rate, s.TokenRate = &w.rate, &w.tokenRate
@@ -33,10 +36,11 @@ func (s *Status) setRates(w heldWork, st run.State, now time.Time) {
 }
 
 // average returns the rates from the start until then; nil if the clocks of
-// several machines leave no time between the two.
+// several machines leave no time between the two, and for a retry, whose counts have the
+// rows that it keeps from its parent.
 func (s *Status) average(until time.Time) (items, tokens *float64) {
 	seconds := until.Sub(*s.StartedAt).Seconds()
-	if seconds <= 0 {
+	if seconds <= 0 || s.Parent != nil {
 		return nil, nil
 	}
 	i, t := float64(s.Items.Committed())/seconds, float64(s.Tokens.Completion)/seconds
@@ -45,6 +49,7 @@ func (s *Status) average(until time.Time) (items, tokens *float64) {
 
 // heldWork is what living workers hold of one run.
 type heldWork struct {
+	workers, away   int // that hold shards of it; of them those whose engine is away
 	shards          int
 	rows            uint64
 	rate, tokenRate float64 // the run's share
@@ -70,6 +75,10 @@ func heldBy(id identity.RunID, workers []WorkerStatus) (out heldWork) {
 		}
 		if mine == 0 {
 			continue
+		}
+		out.workers++
+		if w.Engine == EngineAway {
+			out.away++
 		}
 		own := loadOf(id, w, mine)
 		out.shards += mine

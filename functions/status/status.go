@@ -72,7 +72,7 @@ type Status struct {
 	Rollout *record.Rollout `json:"rollout,omitempty"`
 	// ETASeconds is how long the remaining items take at Rate. Null unless the
 	// run is running, its rate is known and positive, and all its input is
-	// planned.
+	// planned. Both are null while no inference server of its workers answers.
 	ETASeconds *float64 `json:"eta_seconds"`
 	// Blockers are what keeps the run from going on, or from going on faster,
 	// the worst first; never null. Package diagnosis fills them in.

@@ -62,6 +62,13 @@ func TestRates(t *testing.T) {
 			p.Workers[0].Load.Runs = []health.RunLoad{{Run: runA, InFlight: 1}}
 			p.State.Counts = shard.Counts{}
 		}, at, nil, nil, nil},
+		"its only engine is away": {func(p *status.Progress) {
+			reports(p, 40)
+			p.Workers[0].Engine = status.EngineAway
+		}, at, nil, nil, nil},
+		"a retry, whose counts have rows of its parent": {func(p *status.Progress) {
+			p.Manifest.Parent = &record.Parent{Run: runB}
+		}, at, nil, nil, nil},
 		"dead worker's rate is ignored": {func(p *status.Progress) {
 			reports(p, 40)
 			p.Workers[0].Alive = false

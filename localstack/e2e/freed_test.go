@@ -110,8 +110,9 @@ func (i *testInstallation) wantFreed(id identity.RunID) {
 func TestOnceFreesBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	for keep, texts := range map[string][]string{
-		"index": {"kept", " of answers, ", " of index for show and retry, ", " of input in prompts/; the other work files are freed"},
-		"all":   {"kept", " of work files (storage.keep_work)"},
+		"index": {"kept", " of answers, ", " of index for show and retry, ",
+			" of input in prompts/; the other work files are freed"},
+		"all": {"kept", " of work files (storage.keep_work)"},
 	} {
 		t.Run(keep, func(t *testing.T) {
 			t.Parallel()

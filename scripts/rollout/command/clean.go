@@ -126,7 +126,8 @@ func (e *Env) clean(
 			continue
 		}
 		if c.Kept == keptByChild && len(o.named) > 0 {
-			return out, &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("an open run retries run %s and reads its files", r.Run),
+			return out, &fault.Error{Kind: fault.Conflict,
+				Err:    fmt.Errorf("an open run retries run %s and reads its files", r.Run),
 				Remedy: "wait until that has ended"}
 		}
 		out.Runs = append(out.Runs, c)

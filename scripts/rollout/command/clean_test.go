@@ -15,8 +15,8 @@ import (
 	"rollout/shared/record"
 )
 
-// checkClean runs a command line of clean and checks its output, which ends with what is kept in the bucket and how large
-// the state is.
+// checkClean runs a command line of clean and checks its output, which ends with what is kept in the bucket and how
+// large the state is.
 func (f fixture) checkClean(args []string, out, kept string) {
 	f.t.Helper()
 	r := f.rollout(args...)

@@ -252,7 +252,8 @@ func TestStatusListsNewestFirst(t *testing.T) {
 		`RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA  AGE
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       -       -    1m40s
 01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -    1d02h
-`, "nightly: no worker of pool default is alive (start `rollout up --dir "+f.dir+"`)\n")
+
+nightly: no worker of pool default is alive (start `+"`rollout up --dir "+f.dir+"`)\n")
 }
 
 func TestStatusShowsWorkersAndQueues(t *testing.T) {
@@ -277,7 +278,7 @@ func TestStatusShowsWorkersAndQueues(t *testing.T) {
 		"(start the server, or correct its address: the run then goes on by itself)"
 	check(t, f.rollout("status"), 0, `RUN                         NAME     PHASE    ITEMS  DONE  FAILED  RATE   ETA  AGE
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running  100    55%   2       2.5/s  18s  1m40s
-`+nightlyWorkers, "nightly: "+away+"\n")
+`+nightlyWorkers+"\nnightly: "+away+"\n")
 	r := f.rollout("status", "nightly")
 	for _, want := range []string{"blocked by  " + away + "\n",
 		"items       55 of 100 (55%), 5 of them not committed yet\n", "rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
@@ -309,8 +310,8 @@ func TestStatusNotesUploadsThatAreNotRuns(t *testing.T) {
 	for _, want := range []string{"bad was refused: no pool serves the model X\n",
 		"prompts/new.csv: object \"prompts/new.csv\" is not a prompts file by its name (" +
 			"convert it to JSON lines with `rollout convert new.csv new.jsonl`)"} {
-		if !strings.Contains(r.err, want) {
-			t.Errorf("stderr lacks %q:\n%s", want, r.err)
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it lacks %q:\n%s", want, r.out)
 		}
 	}
 }
@@ -478,7 +479,7 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 		{[]string{"stop", string(runA[:8])}, "stopping", record.DesiredEnd, "stopped"},
 	} {
 		check(t, f.rollout(c.args...), 0, c.says+" run "+string(runA)+" (nightly)\n",
-			"no worker of pool default is alive (start `rollout up --dir "+f.dir+"`)")
+			"no worker of pool default is alive: that takes effect when `rollout up --dir "+f.dir+"` runs")
 		var ctl record.Control
 		if _, _, err := host.Load(t.Context(), f.Ports.Docs, record.ControlKey(runA), &ctl); err != nil {
 			t.Fatal(err)

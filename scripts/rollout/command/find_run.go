@@ -116,7 +116,8 @@ func similarNames(ctx context.Context, service *api.Service, text string) error 
 		names, more = names[:similarShown], ", …"
 	}
 	return &fault.Error{Kind: fault.NotFound,
-		Err:    fmt.Errorf("there is no run %.64q; runs with that in their names: %s%s", text, strings.Join(names, ", "), more),
+		Err: fmt.Errorf("there is no run %.64q; runs with that in their names: %s%s",
+			text, strings.Join(names, ", "), more),
 		Remedy: "name one of them; `rollout status --name TEXT` lists such runs"}
 }
 

@@ -38,7 +38,7 @@ func (s screen) body() string {
 	if len(s.Runs) == 0 && s.name != "" {
 		return s.paragraph(fmt.Sprintf("no run has %q in its name", progress.SanitizeLine(s.name, maxName)))
 	}
-	if len(s.Runs) == 0 && !s.live {
+	if workers, _ := s.workers(); len(s.Runs) == 0 && !s.live && workers == "" {
 		return cmp.Or(s.moreEnded(), s.paragraph(s.withFlags(noRuns)))
 	}
 	parts := []string{}
@@ -58,7 +58,7 @@ func (s screen) body() string {
 		parts = append(parts, runs)
 		leave(dropped, "runs")
 	}
-	if s.live || s.anyOpen() {
+	if s.live || s.anyOpen() || len(s.Runs) == 0 {
 		workers, dropped := s.workers()
 		leave(dropped, "workers")
 		for _, part := range []string{workers, s.servers(), s.limits(), s.queues()} {
@@ -101,10 +101,11 @@ func (s screen) lines(rows int) []string {
 // sentence wraps a text to the width of the terminal.
 func (s screen) sentence(text string) []string { return terminal.Sentence(text, s.columns) }
 
-// silent reports whether no worker that the run needs lives, so that an earlier rate says nothing.
+// silent reports whether no worker that the run needs lives and has an engine that answers, so that an earlier rate
+// says nothing.
 func (s screen) silent(r status.Status) bool {
 	return r.Phase == run.Running && !slices.ContainsFunc(s.Workers, func(w status.WorkerStatus) bool {
-		return w.Alive && slices.Contains(r.Pools(), w.Pool)
+		return w.Alive && w.Engine != status.EngineAway && slices.Contains(r.Pools(), w.Pool)
 	})
 }
 
@@ -249,7 +250,7 @@ func (s screen) worker(w status.WorkerStatus, l workerLayout) []string {
 	}
 	busy, rate, tokens, median := "-", "-", "-", "-" // of a dead worker
 	if w.Alive {
-		busy = fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight)
+		busy = formatBusy(w.Load.InFlight, w.InFlight)
 		rate, tokens = progress.FormatRate(&w.Load.Rate), figures.Whole(w.Load.TokenRate)
 		if w.Load.MedianMS > 0 {
 			median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
@@ -260,6 +261,15 @@ func (s screen) worker(w status.WorkerStatus, l workerLayout) []string {
 		fmt.Sprint(w.Load.Faults), progress.SanitizeLine(w.Pool, 16),
 		progress.SanitizeLine(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30),
 	}
+}
+
+// formatBusy formats requests in flight and the most allowed. After the limit was lowered there are more than that for
+// a while: 57→35.
+func formatBusy(busy, limit int) string {
+	if busy > limit {
+		return fmt.Sprintf("%d→%d", busy, limit)
+	}
+	return fmt.Sprintf("%d/%d", busy, limit)
 }
 
 // workerState describes the state of a worker and its engine in a word or two.
@@ -330,9 +340,9 @@ func (s screen) serverTable(servers []health.Server, name int, errors bool) stri
 	for _, v := range servers {
 		busy, waiting := fmt.Sprint(v.InFlight), "-"
 		if v.Limit > 0 {
-			busy += fmt.Sprintf("/%d", v.Limit)
+			busy = formatBusy(v.InFlight, v.Limit)
 		}
-		if v.Waiting >= 0 {
+		if v.Waiting >= 0 && serverState(v.State) != "down" { // what a server said before it went down says nothing
 			waiting = fmt.Sprint(v.Waiting)
 		}
 		row := []string{shorten(v.Name, name), serverState(v.State), busy, waiting}
@@ -392,8 +402,29 @@ const (
 	heldName = 16 // columns of the name of their run
 )
 
-// heldShards lists the shards that a worker holds, and the progress of each.
+// takenOver reports whether a living worker holds a shard of a dead one.
+func (s screen) takenOver(h health.HeldShard) bool {
+	return slices.ContainsFunc(s.Workers, func(w status.WorkerStatus) bool {
+		return w.Alive && slices.ContainsFunc(w.Holds, func(o health.HeldShard) bool {
+			return o.Run == h.Run && o.Shard == h.Shard
+		})
+	})
+}
+
+// heldShards lists the shards that a worker holds, and the progress of each: of a dead one those that no other has
+// taken over, on the screen of one run those of that run.
 func (s screen) heldShards(w status.WorkerStatus) string {
+	var holds []health.HeldShard
+	others := 0
+	for _, h := range w.Holds {
+		switch {
+		case !w.Alive && s.takenOver(h):
+		case s.one && len(s.Runs) == 1 && h.Run != s.Runs[0].Run:
+			others++
+		default:
+			holds = append(holds, h)
+		}
+	}
 	all := make([]string, len(s.Runs))
 	for i, r := range s.Runs {
 		all[i] = progress.SanitizeLine(r.Name, maxName)
@@ -404,9 +435,9 @@ func (s screen) heldShards(w status.WorkerStatus) string {
 	}
 	var parts []string
 	last := identity.RunID("")
-	for i, h := range w.Holds {
+	for i, h := range holds {
 		if i == maxHeld {
-			parts = append(parts, fmt.Sprintf("+%d", len(w.Holds)-i))
+			parts = append(parts, fmt.Sprintf("+%d", len(holds)-i))
 			break
 		}
 		part := fmt.Sprint(h.Shard)
@@ -418,6 +449,9 @@ func (s screen) heldShards(w status.WorkerStatus) string {
 		}
 		last = h.Run
 		parts = append(parts, part)
+	}
+	if others > 0 {
+		parts = append(parts, fmt.Sprintf("%d of other runs", others))
 	}
 	if len(parts) == 0 {
 		return "-"

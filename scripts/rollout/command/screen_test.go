@@ -64,7 +64,7 @@ func TestSeveralServersAreATable(t *testing.T) {
 	s := wideScreen()
 	s.Workers[0].Load.Servers = []health.Server{
 		{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3},
-		{Name: "http://b/v1", State: "open", Waiting: -1, LastError: "connection refused"},
+		{Name: "http://b/v1", State: "open", Waiting: 3, LastError: "connection refused"},
 	}
 	const want = `SERVER       STATE  BUSY   WAITING  LAST ERROR
 http://a/v1  ready  12/64  3        
@@ -135,5 +135,39 @@ func TestLocationFlagsNameDirAndCloud(t *testing.T) {
 		if got := withLocationFlags("`rollout status`", p); got != "`rollout status "+want+"`" {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestWorkersOfOneRunTellShardsOfOthersApart(t *testing.T) {
+	t.Parallel()
+	s := wideScreen()
+	s.one = true
+	w := &s.Workers[0]
+	w.Load.InFlight, w.InFlight, w.Engine = 57, 35, status.EngineReady
+	w.Holds = append(w.Holds, health.HeldShard{Run: "other", Shard: 7, Rows: 1, Items: 9}, health.HeldShard{Run: "other"})
+	dead := *w
+	dead.Worker, dead.Alive = "dead", false
+	dead.Holds = []health.HeldShard{{Run: w.Holds[0].Run, Shard: 7, Rows: 22, Items: 44}}
+	s.Workers = append(s.Workers, dead)
+	body := s.body()
+	for _, want := range []string{"  7 (5/256), 2 of other runs  ", "  57→35  "} {
+		if !strings.Contains(body, want) {
+			t.Errorf("it lacks %q:\n%s", want, body)
+		}
+	}
+	if strings.Contains(body, "22/44") {
+		t.Errorf("the dead worker is shown with a shard that another has taken over:\n%s", body)
+	}
+	if s.Workers = s.Workers[1:]; !strings.Contains(s.body(), "7 (22/44)") {
+		t.Errorf("the dead worker is shown without its shard:\n%s", s.body())
+	}
+}
+
+func TestStatusWithoutRunsShowsWorkers(t *testing.T) {
+	t.Parallel()
+	s := wideScreen()
+	s.Runs = nil
+	if body := s.body(); !strings.Contains(body, "no runs yet") || !strings.Contains(body, "WORKER") {
+		t.Error(body)
 	}
 }

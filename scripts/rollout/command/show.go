@@ -124,7 +124,7 @@ func (t *itemPrinter) fields(it diagnosis.Shown) {
 	}
 	field("error", it.Why)
 	if s := it.Shard; s != nil {
-		field("attempts", fmt.Sprintf("%d of shard %d, the last by worker %s", s.Attempt, s.Shard, orNone(s.Worker)))
+		field("attempts", fmt.Sprintf("%d (shard %d), the last by worker %s", s.Attempt, s.Shard, orNone(s.Worker)))
 	}
 	if it.GeneratedAt != nil {
 		field("answered at", it.GeneratedAt.Format("2006-01-02 15:04:05 MST"))

@@ -25,8 +25,8 @@ func statusCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [RUN]",
 		Short: "Show progress, speed, workers and problems of all runs or of one run",
-		Long: "Shows the open runs, then those that ended last, the newest of each first, or one run, and the workers. It says\n" +
-			"how many more have ended: --name, --since, --limit and --all choose. Programs read --json:\n\n" +
+		Long: "Shows the open runs, then those that ended last, the newest of each first, or one run, and the workers.\n" +
+			"It says how many more have ended: --name, --since, --limit and --all choose. Programs read --json:\n\n" +
 			"  rollout status --all --json | jq -r 'select(.items.at_fault > 0) | .run_id'\n\n" +
 			"With --watch, it updates the display until RUN (without RUN: every run) has ended, and exits with 1 if a\n" +
 			"run that it watched did not succeed. Without any run it waits for the first one on a terminal, and ends\n" +
@@ -139,7 +139,9 @@ func (s *statusView) overview(ctx context.Context) (api.Overview, error) {
 func (s *statusView) named(o api.Overview) api.Overview {
 	o.Uploads, o.More = nil, 0
 	lower := strings.ToLower(s.name)
-	o.Runs = slices.DeleteFunc(o.Runs, func(r status.Status) bool { return !strings.Contains(strings.ToLower(r.Name), lower) })
+	o.Runs = slices.DeleteFunc(o.Runs, func(r status.Status) bool {
+		return !strings.Contains(strings.ToLower(r.Name), lower)
+	})
 	var ended []status.Status
 	for _, r := range o.Runs {
 		if r.Phase.Ended() {
@@ -159,7 +161,7 @@ func (s *statusView) named(o api.Overview) api.Overview {
 	return o
 }
 
-// once shows the current state. Tables go to Out, notes to Err.
+// once shows the current state: the tables, then notes.
 func (s *statusView) once(ctx context.Context) error {
 	o, err := s.overview(ctx)
 	if err != nil {
@@ -170,15 +172,15 @@ func (s *statusView) once(ctx context.Context) error {
 		return err
 	}
 	sc := s.screen(o, nil)
-	if _, err := io.WriteString(s.Out, sc.body()); err != nil {
-		return err
-	}
-	for _, note := range sc.notes() {
-		if err := s.say("%s", note); err != nil {
-			return err
+	text := sc.body()
+	for i, note := range sc.notes() {
+		if i == 0 {
+			text += "\n"
 		}
+		text += strings.Join(sc.sentence(note), "\n") + "\n"
 	}
-	return nil
+	_, err = io.WriteString(s.Out, text)
+	return err
 }
 
 // screen returns the overview, prepared for the terminal; paces are those of watched runs.

@@ -89,7 +89,7 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 		if alive, err := hasWorker(c.Context(), r.service, r.run.Pool); err != nil || alive {
 			return err
 		}
-		note := fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool)
+		note := fmt.Sprintf("no worker of pool %s is alive: that takes effect when `rollout up` runs", r.run.Pool)
 		return e.say("%s", withLocationFlags(note, r.Location))
 	}
 	return c

@@ -1,8 +1,10 @@
 package progress
 
 import (
+	"slices"
 	"time"
 
+	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/shared/core/run"
 )
@@ -38,6 +40,11 @@ func (e *RateEstimator) Add(s status.Status, at time.Time) Pace {
 	}
 	if s.LastRowAt != nil && s.Rate != nil {
 		return Pace{s.Rate, s.ETASeconds}
+	}
+	away := func(b status.Blocker) bool { return b.Code == diagnosis.NoEngine }
+	if s.Rate == nil && slices.ContainsFunc(s.Blockers, away) {
+		e.samples = e.samples[:0]
+		return Pace{} // the progress so far says nothing about what comes
 	}
 	e.take(sample{at, s.Items.Processed()})
 	first, last := e.samples[0], sample{at, s.Items.Processed()}
