@@ -133,6 +133,8 @@ type Machine interface {
 	// Freeze stops the worker until Resume.
 	Freeze()
 	Resume()
-	// Ended reports whether the worker has ended for good.
+	// Ended reports whether the worker has ended for good, and Finished whether it has by
+	// itself, without an error.
 	Ended() bool
+	Finished() bool
 }

@@ -13,6 +13,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -85,10 +86,19 @@ func find(t *testing.T, blobs blob.Store, key string) (text string, ok bool) {
 	return string(content), true
 }
 
-// HasEnded reports whether a run has ended.
+// HasEnded reports whether a run has ended, also by its state: that follows its files.
 func (d *Fixture) HasEnded(id identity.RunID) bool {
-	_, ok := d.Find(record.OutputKey(id, record.SummaryFile))
-	return ok
+	d.t.Helper()
+	return d.state(id).Phase.Ended()
+}
+
+// state returns the state of a run; it is zero before the run is planned.
+func (d *Fixture) state(id identity.RunID) (s run.State) {
+	d.t.Helper()
+	if _, _, err := host.Load(d.t.Context(), d.Stores().Ports.Docs, record.CoordinatorKey(id), &s); err != nil {
+		d.t.Fatal(err)
+	}
+	return s
 }
 
 // AwaitEnd waits until a run has ended and returns its files.

@@ -21,7 +21,7 @@ const repository = "../../.."
 // guidance. All its files are those of `rollout up`, times and who answered apart. A model
 // takes some time, as a plan grows with each batch, and is a document.
 func rolloutLearns(t *testing.T, c Cloud) {
-	d := deploy(t, c, fakellm.Config{Latency: 50 * time.Millisecond, Script: clerk.Answer}, Settings{Machines: 2})
+	d := deploy(t, c, fakellm.Config{Latency: 20 * time.Millisecond, Script: clerk.Answer}, Settings{Machines: 2})
 	const key = "prompts/refunds.jsonl"
 	config, tickets := Refunds(t, 240)
 	l := NewLaptop(t, c.Program, d.engine(), SmallShards)

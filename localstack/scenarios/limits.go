@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"rollout/localstack/fakellm"
-	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/host"
-	"rollout/shared/record"
 )
 
 // A budget is overshot by no more than what the workers have in flight, and the run ends
@@ -70,7 +67,7 @@ func newRunHasItsShare(t *testing.T, c Cloud) {
 	const shards = 220
 	id := d.Put("prompts/large.jsonl", promptsOf("large run", itemsOfAShard*shards))
 	Eventually(t, "the large run has more than 200 shards in the queue", func() bool {
-		return large.Load() >= 40 && d.sentShards(id) > 210
+		return large.Load() >= 40 && d.state(id).NextShard > 210
 	})
 	submitted := large.Load()
 	if o := d.AwaitEnd(d.Put("prompts/small.jsonl", promptsOf("small run", 80))); o.Summary.Completed != 80 {
@@ -83,16 +80,6 @@ func newRunHasItsShare(t *testing.T, c Cloud) {
 		t.Errorf("the large run is %s: the small one waited for it", p)
 	}
 	d.Check()
-}
-
-// sentShards is how many shards of a run were sent to the queue.
-func (d *Fixture) sentShards(id identity.RunID) int {
-	d.t.Helper()
-	var s run.State
-	if _, _, err := host.Load(d.t.Context(), d.Stores().Ports.Docs, record.CoordinatorKey(id), &s); err != nil {
-		d.t.Fatal(err)
-	}
-	return int(s.NextShard)
 }
 
 // promptsOf returns n prompts of a run.

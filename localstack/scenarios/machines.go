@@ -42,11 +42,14 @@ func lostAndPreemptedMachines(t *testing.T, c Cloud) {
 	d.awaitRequests(id, from, 100)
 	lost, preempted := d.Machines()[0], d.Machines()[1]
 	lost.Kill()
-	preempted.Preempt(longest(c.Leads))
+	preempted.Preempt(patience) // the machine goes on until its worker has drained
 	if d.HasEnded(id) {
 		t.Fatal("the run ended before its machines")
 	}
 	Eventually(t, "the preempted worker ends", preempted.Ended)
+	if !preempted.Finished() {
+		t.Error("the preempted worker ended with an error")
+	}
 	WantSame(t, d.AwaitEnd(id), want)
 	d.Check()
 }

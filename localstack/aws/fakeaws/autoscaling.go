@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,6 +46,8 @@ type Instance struct {
 	gone    chan struct{} // closed when the instance is terminated
 	ended   chan struct{} // closed when its process has ended for good
 	once    sync.Once
+	// finished says that the process has ended by itself, without an error.
+	finished atomic.Bool
 }
 
 // healthCheckCause is the cause of replacing an instance that is off.
@@ -143,7 +146,8 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 		select {
 		case err := <-done:
 			if err == nil {
-				return // the process has finished; the machine stays
+				in.finished.Store(true)
+				return // the machine stays
 			}
 		case <-in.gone:
 			_ = syscall.Kill(-cmd.Process.Pid, sigKill)
@@ -184,6 +188,9 @@ func (in *Instance) SignalTerminate() { in.signal(syscall.SIGTERM) }
 
 // Ended is closed when the instance's process has ended for good.
 func (in *Instance) Ended() <-chan struct{} { return in.ended }
+
+// Finished reports whether the instance's process has ended by itself, without an error.
+func (in *Instance) Finished() bool { return in.finished.Load() }
 
 // Output is the end of what the instance's process has written.
 func (in *Instance) Output() string { return in.log.String() }

@@ -58,7 +58,7 @@ func (in *installation) call(t *testing.T, method, address, account, body string
 
 // What no function can handle becomes a dead letter, and comes no more.
 func TestPoisonBecomesADeadLetter(t *testing.T) {
-	in := deploy(t, faults{}, "")
+	in := deploy(t)
 	for topic, dead := range map[string]string{
 		host.PlanFunction: host.TaskQueue, host.SubmitFunction: host.TaskQueue, host.FinalizeFunction: host.TaskQueue,
 		host.CoordinateQueue: host.CoordinateQueue,
@@ -75,7 +75,7 @@ func TestPoisonBecomesADeadLetter(t *testing.T) {
 }
 
 func TestPushesOfOthersAreRefused(t *testing.T) {
-	in := deploy(t, faults{}, "")
+	in := deploy(t)
 	push := func(subscription string) string {
 		return `{"message":{"messageId":"1","data":"e30="},"subscription":"` +
 			in.resource("subscriptions", subscription) + `"}`
@@ -99,7 +99,7 @@ func TestPushesOfOthersAreRefused(t *testing.T) {
 
 // An entry of the audit log makes the workers of a preempted machine drain.
 func TestPreemptionInTheAuditLogDrainsWorkers(t *testing.T) {
-	in := deploy(t, faults{}, "")
+	in := deploy(t)
 	const worker = "01JD2ZQ4T5W0M1X9YB7R3K8CVA"
 	now := time.Now()
 	hosttest.Save(t, in.Ports, record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "default",

@@ -72,11 +72,10 @@ type faults struct {
 	bill      *bill // counts requests; nil counts none
 }
 
-// deploy starts an installation whose workers have the mock engine until the test ends. more
-// is further config.
-func deploy(t *testing.T, f faults, more string) *installation {
+// deploy starts an installation without machines until the test ends.
+func deploy(t *testing.T) *installation {
 	t.Helper()
-	return deployConfig(t, f, more+scenarios.Settings{}.Config())
+	return deployConfig(t, faults{}, scenarios.Settings{}.Config())
 }
 
 // deployConfig starts an installation until the test ends. more is the config besides

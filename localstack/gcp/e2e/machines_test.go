@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 
 	"rollout/localstack/gcp/fakemetadata"
@@ -25,6 +26,7 @@ type machine struct {
 	metadata *fakemetadata.Server
 	worker   *exec.Cmd
 	ended    chan error
+	finished atomic.Bool // the worker has ended by itself, without an error
 }
 
 // work starts the machine's worker with more arguments. Its metadata server is at the
@@ -37,7 +39,9 @@ func (in *installation) work(m *machine, host string, arguments ...string) error
 		return err
 	}
 	go func() {
-		m.ended <- m.worker.Wait()
+		err := m.worker.Wait()
+		m.finished.Store(err == nil)
+		m.ended <- err
 		close(m.ended)
 	}()
 	return nil

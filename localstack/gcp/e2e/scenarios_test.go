@@ -182,7 +182,7 @@ func (in *scene) Check(...scenarios.Outcome) {
 		in.t.Error(err)
 	}
 	// The open runs of a pool are a document, which the start and the end of each run change.
-	if most := 8 + 2*len(runs); n > most {
+	if most := 10 + 2*len(runs); n > most {
 		in.t.Errorf("that is more than %d times, about once a second", most)
 	}
 	if ended := in.compute.Lowered(); len(ended) > 0 {
@@ -219,6 +219,8 @@ func (m groupMachine) Freeze() { m.signal(syscall.SIGSTOP) }
 func (m groupMachine) Resume() { m.signal(syscall.SIGCONT) }
 
 func (m groupMachine) signal(s syscall.Signal) { _ = m.worker.Process.Signal(s) } // it may have ended
+
+func (m groupMachine) Finished() bool { return m.finished.Load() }
 
 func (m groupMachine) Ended() bool {
 	select {
