@@ -33,6 +33,7 @@ type fakeEngine struct {
 // Answer implements engine.Engine.
 func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	m.world.limit.record(m.name)
+	m.world.checkSilent(r)
 	if ofNeighbour(r) {
 		return m.ask(ctx, r, progress)
 	}

@@ -36,7 +36,8 @@ func (k keptBlobs) Delete(ctx context.Context, key, version string) error {
 		st, found := k.world.state(context.WithoutCancel(ctx), id)
 		_, isWork := record.ShardOfObject(id, key)
 		isWork = isWork || record.IsHashList(id, key)
-		if !isWork || !found || !st.Phase.Ended() {
+		_, err := host.LoadManifest(context.WithoutCancel(ctx), k.world.docs, id)
+		if !host.IsExpired(err) && (!isWork || !found || !st.Phase.Ended()) {
 			k.world.audit.breakf("I2: %s is deleted while its run is %q", key, st.Phase)
 		}
 	}

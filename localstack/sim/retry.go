@@ -14,10 +14,15 @@ import (
 // retries draws how often the ended run is retried: a child of it, and then a child of
 // that one.
 func (s *scenario) retries() int {
-	if s.rounds > 0 || s.tickets != nil || s.constraints.row > 0 || s.judging || s.rand.intN("retries", 3) > 0 {
+	if !s.mayRetry() || s.rand.intN("retries", 3) > 0 {
 		return 0
 	}
 	return 1 + s.rand.intN("more retries", 2)
+}
+
+// mayRetry reports whether the run is of a kind whose items can be asked again.
+func (s *scenario) mayRetry() bool {
+	return s.rounds == 0 && s.tickets == nil && s.constraints.row == 0 && !s.judging
 }
 
 // drawSelection draws which items a child asks again.

@@ -107,6 +107,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			w.checkNeighbours(t.Context())
 			w.checkLimit()
 			w.http.checkBounds()
+			s.expire(t.Context())
 		}
 	})
 }

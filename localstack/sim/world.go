@@ -64,6 +64,7 @@ type world struct {
 	rates       faultRates
 	audit       *audit
 	faultsEnded atomic.Bool
+	silent      atomic.Bool // the engine must not be asked: see checkSilent
 	poison      poison
 	server      server
 	limit       limit
