@@ -313,7 +313,7 @@ func (e *Expirer) noteExpired(ctx context.Context, s status.Status, manifest doc
 	}
 	x := &record.Expired{Name: text.Truncate(s.Name, maxExpiredName, ""), Phase: string(s.Phase), EndedAt: s.Ended(),
 		At: now}
-	if len(m.Inputs) == 1 {
+	if m.InputCount() == 1 {
 		x.Version = m.Inputs[0].Version
 	}
 	_, err = host.Update(ctx, e.Docs, record.FoundKey(s.Run),
