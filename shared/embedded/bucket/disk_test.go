@@ -272,6 +272,29 @@ func TestDeleteRemovesEmptyFoldersExceptTopOnes(t *testing.T) {
 	}
 }
 
+// A copy that is being made is no leftover of a crash, though the file is old.
+func TestOldFilesAreCopiedIntoOneFolderAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, files := t.TempDir(), t.TempDir()
+	openBucket(t, dir)
+	old := time.Now().Add(-24 * time.Hour)
+	var all sync.WaitGroup
+	for n := range 40 {
+		source := filepath.Join(files, fmt.Sprint(n))
+		writeFile(t, source, strings.Repeat("x", 100_000))
+		if err := os.Chtimes(source, old, old); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			_, err := bucket.PutFile(t.Context(), dir, source, fmt.Sprintf("prompts/%d.jsonl", n), blob.PutOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestPutFileCreatesNewVersionEachTime(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new bucket")

@@ -197,7 +197,7 @@ func (t *tempFile) seal(modified time.Time) error {
 	return filesystem.Fault(t.disk.Sync(int(t.file.Fd())), "sync")
 }
 
-// removeLeftovers removes temporary files whose last write is at least age ago.
+// removeLeftovers removes temporary files whose last change is at least age ago.
 func (b *Bucket) removeLeftovers(age time.Duration) error {
 	temps, err := b.enter(tempFolder, false)
 	if errors.Is(err, unix.ENOENT) {
@@ -210,8 +210,8 @@ func (b *Bucket) removeLeftovers(age time.Duration) error {
 	return b.removeOlder(temps, b.clock.Now().Add(-age))
 }
 
-// removeOlder removes the temporary files of the folder whose last write was before the
-// given time.
+// removeOlder removes the temporary files of the folder whose last change was before the
+// given time. A copy of an old file has the old time of its last write.
 func (b *Bucket) removeOlder(f *folder, before time.Time) error {
 	return f.eachName(func(names []string) error {
 		for _, name := range names {
@@ -220,7 +220,7 @@ func (b *Bucket) removeOlder(f *folder, before time.Time) error {
 				continue
 			}
 			err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-			if err != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
+			if err != nil || !time.Unix(st.Ctim.Unix()).Before(before) {
 				continue
 			}
 			if err := b.disk.Remove(f.fd, name, false); err != nil && err != unix.ENOENT {
