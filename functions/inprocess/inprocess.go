@@ -3,7 +3,7 @@
 //
 //	uploads ──────────▶ tasks queue
 //	tasks queue ──────▶ submit, plan, finalize    8 at once
-//	plan queue ───────▶ plan (ranges)             PlanConcurrency at once
+//	plan queue ───────▶ plan (ranges)             PlanConcurrency at once; more if they are small
 //	coordinate queue ─▶ coordinate                in batches
 //	timer ────────────▶ reclaim                   every half heartbeat interval; for uploads, every hour
 //	timer ────────────▶ notify                    when an event is recorded, or due again
@@ -52,7 +52,8 @@ type Config struct {
 	// workers of this process, which learn it by their next heartbeat otherwise. It must
 	// not block.
 	OnStopping func(identity.RunID)
-	// PlanConcurrency is how many ranges are cut at once. Default: 2.
+	// PlanConcurrency is how many large ranges are cut at once, and an eighth of how many
+	// small ones. Default: 2.
 	PlanConcurrency int
 	// Segments, if not nil, makes the functions work as in clouds: they plan with
 	// leases, share runs with other coordinators, and write the files of large runs
@@ -147,7 +148,7 @@ func (s *System) Run(ctx context.Context) error {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}
 	for range s.cfg.PlanConcurrency {
-		all.Go(func() { s.consume(ctx, host.PlanQueue, s.dispatch) })
+		all.Go(func() { s.consumeRanges(ctx) })
 	}
 	all.Wait()
 	s.freeLast(ctx)

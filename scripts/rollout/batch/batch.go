@@ -20,6 +20,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/oklog/ulid/v2"
+	"golang.org/x/sync/errgroup"
 
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/outfile"
@@ -239,15 +240,30 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 	}
 	if !found {
 		m = record.Manifest{Run: b.Run, Name: filepath.Base(filepath.Clean(b.Config.Output.Dir))}
-		for i, f := range b.Files {
-			in, err := b.copyInput(ctx, i, f)
-			if err != nil {
-				return err
-			}
-			m.Inputs = append(m.Inputs, in)
+		if m.Inputs, err = b.copyInputs(ctx); err != nil {
+			return err
 		}
 	}
 	return s.Create(ctx, m, b.Config.Run())
+}
+
+// copiesAtOnce is how many files are copied side by side: small ones wait for their synced writes.
+const copiesAtOnce = 8
+
+// copyInputs copies the input files into the bucket.
+func (b Batch) copyInputs(ctx context.Context) ([]record.Input, error) {
+	inputs := make([]record.Input, len(b.Files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copiesAtOnce)
+	for i, f := range b.Files {
+		group.Go(func() (err error) {
+			if err = ctx.Err(); err == nil {
+				inputs[i], err = b.copyInput(ctx, i, f)
+			}
+			return err
+		})
+	}
+	return inputs, group.Wait()
 }
 
 // copyInput copies an input file into the bucket, so that later changes of the file do not affect the run.
@@ -261,9 +277,12 @@ func (b Batch) copyInput(ctx context.Context, i int, file string) (record.Input,
 	return record.Input{Key: key, Version: info.Version, Size: info.Size, Packed: packed, Name: file}, nil
 }
 
+// copiesPerFolder is how many copies share a folder of the bucket, which each copy lists.
+const copiesPerFolder = 500
+
 // uploadKey returns the object key of the copy of the i-th input file.
 func uploadKey(run identity.RunID, i int, packed string) string {
-	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkPrefix, run, i, input.Suffix(packed))
+	return fmt.Sprintf("%s%s/upload/%d/%06d%s", record.WorkPrefix, run, i/copiesPerFolder, i, input.Suffix(packed))
 }
 
 // Publish copies the run's completions, errors and summary into the output folder. It replaces files of an earlier
