@@ -126,7 +126,8 @@ test: ## run all tests that need nothing but Go
 	$(GO) test -timeout 10m ./...
 	cd $(EMULATORS) && $(GO) test -timeout 30m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
 	cd $(EMULATORS) && $(GO) test -timeout 30m ./e2e # alone: it keeps the machine busy
-	cd $(EMULATORS_GCP) && $(GO) test -timeout 10m -skip 'TestDeployLocal|TestGrants' ./...
+	cd $(EMULATORS_GCP) && $(GO) test -timeout 10m -skip 'TestDeployLocal|TestGrants' $$($(GO) list ./... | grep -v /e2e$$)
+	cd $(EMULATORS_GCP) && $(GO) test -timeout 30m ./e2e
 .PHONY: test
 
 # The package of the seeded simulation, and its seed; without one the test uses
