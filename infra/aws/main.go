@@ -1,10 +1,11 @@
 // Command aws is the CDK app that deploys rollout to AWS. It reads the
 // installation's config and the values given with cdk's -c, and synthesizes one
 // CloudFormation stack. It calls no AWS service: the cdk command deploys the
-// stack.
+// stack. It asks the hub of models what the pools' models need of a GPU.
 package main
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"rollout/infra/aws/stack"
+	"rollout/shared/poolcheck"
 )
 
 // bootScript is the script that each machine of the fleet runs when it starts.
@@ -25,6 +27,7 @@ func main() {
 	app := awscdk.NewApp(nil)
 	s, err := readSettings(app.Node())
 	if err == nil {
+		tellPools(s)
 		_, err = stack.New(app, s)
 	}
 	if err != nil {
@@ -32,4 +35,20 @@ func main() {
 		os.Exit(1)
 	}
 	app.Synth(nil)
+}
+
+// tellPools says which pools will not start to serve, and what can't be known of them.
+// Only the model's hub is asked, and it may be unreachable: the stack is deployed
+// nevertheless.
+func tellPools(s stack.Settings) {
+	if !s.Machines {
+		return
+	}
+	reports := poolcheck.FromEnvironment(os.Getenv).CheckAll(context.Background(), s.Deployment)
+	for _, note := range poolcheck.Notes(reports) {
+		fmt.Fprintln(os.Stderr, "note:", note)
+	}
+	for _, problem := range poolcheck.Problems(reports) {
+		fmt.Fprintln(os.Stderr, "warning: machines of the pool", problem)
+	}
 }

@@ -1,18 +1,22 @@
 // Command gcp prepares the deployment of rollout to Google Cloud: it reads
 // rollout.toml and writes what Terraform needs of it, as the variable settings, to
-// rollout.auto.tfvars.json, which Terraform reads by itself. It calls no service.
+// rollout.auto.tfvars.json, which Terraform reads by itself. It calls no service
+// of Google's, and asks the hub of models what the pools' models need of a GPU.
 //
 //	rollout.toml ──▶ go run . ──▶ rollout.auto.tfvars.json ──▶ terraform apply
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 
+	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/poolcheck"
 )
 
 // defaultConfigs are the files that the config is read from without -config: in this
@@ -20,14 +24,15 @@ import (
 var defaultConfigs = []string{"rollout.toml", "../../rollout.toml"}
 
 func main() {
-	if err := run(os.Args[1:], os.Stderr); err != nil {
+	if err := run(os.Args[1:], os.Stderr, poolcheck.FromEnvironment(os.Getenv)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run writes the settings that the arguments ask for.
-func run(args []string, errOut io.Writer) error {
+// run writes the settings that the arguments ask for, and says which pools will not start
+// to serve their models, and what can't be known of them.
+func run(args []string, errOut io.Writer, models poolcheck.Models) error {
 	flags := flag.NewFlagSet("gcp", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	path := flags.String("config", "", "the config; default: rollout.toml here or at the repository's root")
@@ -46,6 +51,17 @@ func run(args []string, errOut io.Writer) error {
 	s, err := readSettings(*path, src)
 	if err != nil {
 		return err
+	}
+	d, err := config.ParseDeployment(*path, src)
+	if err != nil {
+		return err
+	}
+	reports := models.CheckAll(context.Background(), d)
+	for _, note := range poolcheck.Notes(reports) {
+		fmt.Fprintln(errOut, "note:", note)
+	}
+	for _, problem := range poolcheck.Problems(reports) {
+		fmt.Fprintln(errOut, "warning: machines of the pool", problem)
 	}
 	text, err := json.MarshalIndent(map[string]settings{"settings": s}, "", "  ")
 	if err != nil {

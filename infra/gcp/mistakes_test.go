@@ -103,7 +103,7 @@ func TestMistakesAreFound(t *testing.T) {
 		"a missing zone": {
 			edit{"machines.tf",
 				"= each.value.zones\n  distribution_policy_target_shape",
-				"= slice(local.zones[each.value.series], 0, 1)\n  distribution_policy_target_shape"},
+				"= slice(each.value.zones, 0, 1)\n  distribution_policy_target_shape"},
 			"google_compute_region_instance_group_manager.machines[\"small-g2\"]: it takes the zones [us-central1-a]"},
 		"a zone without machines": {
 			edit{"machines.tf",

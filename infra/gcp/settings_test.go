@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/poolcheck"
 )
 
 const head = "schema_version = 1\n[cloud]\nprovider = 'gcp'\nproject = 'acme-ml'\nregion = 'us-central1'\n" +
@@ -107,14 +109,19 @@ func TestSettingsNameTheProblemsOfAConfig(t *testing.T) {
 func TestProgramWritesTheExamplesSettings(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out.json")
-	if err := run([]string{"-config", "../../examples/gcp.toml", "-o", out}, t.Output()); err != nil {
+	var said bytes.Buffer
+	nowhere := poolcheck.Models{Hub: "http://127.0.0.1:1"}
+	if err := run([]string{"-config", "../../examples/gcp.toml", "-o", out}, &said, nowhere); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
 	if err != nil || !strings.Contains(string(text), `"settings": {`) {
 		t.Errorf("wrote %s, %v", text, err)
 	}
-	if err := run([]string{"-config", "none.toml"}, t.Output()); !fault.Is(err, fault.NotFound) {
+	if !strings.Contains(said.String(), "note: whether Qwen/Qwen2.5-0.5B-Instruct fits is not known: the hub can't be") {
+		t.Errorf("it says %s", &said)
+	}
+	if err := run([]string{"-config", "none.toml"}, t.Output(), nowhere); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a missing config: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ var (
 	functions      = []string{"functions/...", "shared/...", "events"}
 	gpuworker      = []string{"gpuworker/...", "shared/...", "events"}
 	infrastructure = []string{"infra/...", "shared/config", "shared/core/gpus", "shared/fault", "shared/host",
-		"shared/queue", "shared/record"}
+		"shared/poolcheck", "shared/queue", "shared/record"}
 	programs = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
 )
 
@@ -63,6 +63,8 @@ var Rules = []Rule{
 	{Packages: "shared/kind", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
+	{Packages: "shared/poolcheck", Imports: []string{"shared/config", "shared/core/...", "shared/fault",
+		"shared/figures"}},
 	{Packages: "shared/record", Imports: []string{"shared/..."}},
 	{Packages: "shared/rollout", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/result", Imports: []string{"shared/..."}},

@@ -111,6 +111,7 @@ func (u *Unseen) Error() string { return u.Reason }
 
 // Names of the doctor's checks. They are wire names.
 const (
+	CheckModels       = "models"
 	CheckReachability = "reachability"
 	CheckAuth         = "auth"
 	CheckObjectStore  = "object_store"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,19 +33,15 @@ var (
 
 // machineKeys returns the keys of PoolMachines that a pool sets.
 func (m PoolMachines) machineKeys() (keys []string) {
-	for _, k := range []struct {
-		name string
-		set  bool
-	}{
-		{"instance_types", len(m.InstanceTypes) > 0}, {"server", m.Server != ""}, {"engine_image", m.EngineImage != ""},
-		{"engine_args", len(m.EngineArgs) > 0}, {"engine_env", len(m.EngineEnv) > 0}, {"tokenizer", m.Tokenizer != ""},
-		{"tensor_parallel", m.TensorParallel != 0}, {"disk_gb", m.DiskGB != 0},
-		{"disk_throughput", m.DiskThroughput != 0}, {"boot_deadline", m.BootDeadline != 0},
-		{"max_price", m.MaxPrice != 0}, {"on_demand_base", m.OnDemandBase != 0},
-		{"on_demand_share", m.OnDemandShare != 0}, {"ami", m.AMI != ""}, {"tags", len(m.Tags) > 0},
-	} {
-		if k.set {
-			keys = append(keys, k.name)
+	v := reflect.ValueOf(m)
+	for _, f := range fieldsOf(v.Type()) {
+		x := v.FieldByIndex(f.index)
+		set := !x.IsZero()
+		if x.Kind() == reflect.Slice || x.Kind() == reflect.Map {
+			set = x.Len() > 0
+		}
+		if set {
+			keys = append(keys, f.key)
 		}
 	}
 	return keys
@@ -164,7 +161,10 @@ func (p Pool) checkModelSource(c *checker, at string, of provider) {
 			c.add(at, "%s begins like an option of the server: write the name of a model", quote(p.Model))
 		}
 	case ModelOfFolder:
-		c.pattern(at, p.Model, modelFolder, "write a folder of letters, digits, -, _, ., @ and +, such as \"/models/x\"")
+		if !modelFolder.MatchString(p.Model) || isRelative(p.Model) {
+			c.add(at, "%s can't be used here: write a folder of letters, digits, -, _, ., @ and +, such as %q",
+				quote(p.Model), "/models/x")
+		}
 		if p.Machines != MachinesCloudRun && p.AMI == "" {
 			c.add(at, "%s is a folder of the machines, and the provider's image has none: name an image that has it as ami",
 				quote(p.Model))
@@ -179,8 +179,7 @@ func (p Pool) checkModelSource(c *checker, at string, of provider) {
 			c.add(at, "tasks of Cloud Run fetch models from the hub: name one of it, or put the model into engine_image")
 		case !strings.HasPrefix(p.Model, of.scheme):
 			c.add(at, "%s is not an address of the provider's buckets: write %sBUCKET/FOLDER", quote(p.Model), of.scheme)
-		case !modelObject.MatchString(p.Model) || slices.Contains(strings.Split(p.Model, "/"), "..") ||
-			slices.Contains(strings.Split(p.Model, "/"), "."):
+		case !modelObject.MatchString(p.Model) || isRelative(p.Model):
 			c.add(at, "%s can't be used here: write %sBUCKET/FOLDER with letters, digits, -, _, ., @ and +",
 				quote(p.Model), of.scheme)
 		case len(bucket) < 3:
@@ -193,6 +192,11 @@ func (p Pool) checkModelSource(c *checker, at string, of provider) {
 	if p.Server == servers.LlamaCpp && p.ModelSource() == ModelOfFolder && !strings.HasSuffix(p.Model, ".gguf") {
 		c.add(at, "%s serves one file: write the path of a .gguf file", servers.LlamaCpp)
 	}
+}
+
+// isRelative reports whether a part of the path leads to another folder.
+func isRelative(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
 // checkNames adds the problems of names that the provider has rules for.

@@ -127,6 +127,8 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 			`pool[0].model: "/models/x" is a folder of the machines, and the provider's image has none`},
 		"a folder that is an option of Docker": {awsHead + model("/models:/x") + "ami = 'ami-0123456789abcdef0'",
 			`pool[0].model: "/models:/x" can't be used here`},
+		"a folder above the image's": {awsHead + model("/..") + "ami = 'ami-0123456789abcdef0'",
+			`pool[0].model: "/.." can't be used here: write a folder of letters`},
 		"a bucket for tasks": {gcpHead + model("gs://acme/x") + "machines = 'cloud-run'",
 			"pool[0].model: tasks of Cloud Run fetch models from the hub"},
 		"a folder for llama.cpp": {awsHead + model("s3://acme/x") + "server = 'llama.cpp'",

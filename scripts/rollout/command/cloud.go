@@ -14,6 +14,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/figures"
 	"rollout/shared/installation"
+	"rollout/shared/poolcheck"
 )
 
 func cloudCommand(e *Env) *cobra.Command {
@@ -46,7 +47,8 @@ func doctorCommand(e *Env) *cobra.Command {
 		Short: "Check whether you can work with a cloud from here, before a job depends on it",
 		Long: "Makes seven checks with the config and the credentials of this machine: reachability, auth, object_store,\n" +
 			"queue, secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back.\n" +
-			"Checks of the provider's own come first, such as quotas. A check that can't be made from here says so, and\n" +
+			"Checks of the provider's own come first, such as quotas, and last the check whether the machines of the pools\n" +
+			"can serve their models. A check that can't be made from here says so, and\n" +
 			"does not fail. It removes what it makes.\n\n" +
 			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
@@ -83,7 +85,11 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	return e.examine(c.Context(), doctor.Checks(in, installation.Machine(".", log)), f)
+	checks := doctor.Checks(in, installation.Machine(".", log))
+	if poolcheck.Readable(d) {
+		checks = append(checks, doctor.CheckModels(e.modelsOf(provider, d), d))
+	}
+	return e.examine(c.Context(), checks, f)
 }
 
 // examine makes the checks and writes the report.

@@ -89,6 +89,9 @@ func (e *Env) submit(
 	if err := e.sayConfig(in, up); err != nil {
 		return err
 	}
+	if err := e.warnOfPools(ctx, in.Deployment); err != nil {
+		return err
+	}
 	if in.Uninitialized {
 		if err := e.say("the run will start when you start `rollout up %s`", in.Flags()); err != nil {
 			return err
