@@ -13,6 +13,7 @@ import (
 	"rollout/functions/gcp/internal/cloudrun"
 	"rollout/functions/internal/autoscaler"
 	"rollout/functions/interrupt"
+	"rollout/functions/notify"
 	"rollout/functions/plan"
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
@@ -160,6 +161,7 @@ func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 		OnNeed:  machines.Record,
 		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check},
 
+		Notifier:      notify.ForDeployment(s.Ports, s.Deployment, s.Secrets),
 		KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {

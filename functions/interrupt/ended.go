@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/cloud"
 	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -70,11 +71,15 @@ func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.Machi
 // launchFailed notes why the pool's fleet could not start a machine, for people.
 // The fleet itself tries again. The newest notice stands.
 func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.MachineNotice) error {
+	problem := scaling.Unknown
+	if i.options.ProblemOf != nil {
+		problem = i.options.ProblemOf(n.Reason)
+	}
 	change := func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
 		if !n.At.After(f.AbsentAt) {
 			return f, false, nil
 		}
-		return record.Fleet{Schema: record.Schema, AbsentAt: n.At.UTC(), Absent: n.Reason}, true, nil
+		return record.Fleet{Schema: record.Schema, AbsentAt: n.At.UTC(), Absent: n.Reason, Problem: problem}, true, nil
 	}
 	_, err := host.Update(ctx, i.Docs, record.FleetKey(pool), change)
 	return fault.Wrap(err, "note that no machine of pool %s can start", pool)

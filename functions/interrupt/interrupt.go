@@ -24,6 +24,7 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -43,6 +44,8 @@ type Options struct {
 	// FleetOf asks the provider for the fleet of a machine. A machine in no fleet
 	// is NotFound; Denied means that the deployment may not ask.
 	FleetOf func(ctx context.Context, machine string) (fleet string, err error)
+	// ProblemOf says what kind of cause a failed launch has, by the provider's words. Optional.
+	ProblemOf func(reason string) scaling.ProblemKind
 }
 
 // New returns an interrupter over the ports.

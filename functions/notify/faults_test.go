@@ -3,7 +3,6 @@ package notify_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"rollout/events"
 	"rollout/functions/notify"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/notification"
 	"rollout/shared/core/run"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -268,6 +268,20 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	})
 }
 
+// small is the subject of the events of tell.
+var small = record.PoolSubject("small")
+
+// tell records the kth event about the pool small. Each problem begins after the one before is
+// over.
+func tell(t *testing.T, n *notify.Notifier, k int) {
+	t.Helper()
+	at := time.Unix(1_800_000_000, 0).Add(time.Duration(k) * 24 * time.Hour)
+	if err := n.Pools(t.Context(), []notify.PoolReport{{Pool: "small",
+		Problem: notification.Problem{Kind: notification.BootFailed, At: at, Reason: "no model"}}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // recordsBeforeDelete records an event just before an entry of the outbox is deleted.
 type recordsBeforeDelete struct {
 	document.Store
@@ -290,19 +304,14 @@ func TestAnEventThatIsRecordedWhileTheOutboxIsClearedIsDelivered(t *testing.T) {
 	docs := &recordsBeforeDelete{Store: p.Docs}
 	p.Docs = docs
 	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r}})
-	test := func(text string) {
-		if err := n.Test(t.Context(), text); err != nil {
-			t.Error(err)
-		}
-	}
-	test("first")
-	docs.record = func() { test("second") }
+	tell(t, n, 1)
+	docs.record = func() { tell(t, n, 2) }
 	for range 2 {
 		if _, err := n.Deliver(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := r.last[string(notify.TestSubject)]; got != events.FormatSequence(2) {
+	if got := r.last[string(small)]; got != events.FormatSequence(2) {
 		t.Errorf("the newest event that arrived is %s", got)
 	}
 }
@@ -316,18 +325,16 @@ func TestTooManyEventsLeaveTheOldestOut(t *testing.T) {
 	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r}})
 	const all = record.MaxPending + 5
 	for k := range all {
-		if err := n.Test(t.Context(), fmt.Sprint("event ", k)); err != nil {
-			t.Fatal(err)
-		}
+		tell(t, n, k)
 	}
-	d := hosttest.Load[record.Notifications](t, p, record.NotifyKey(notify.TestSubject))
+	d := hosttest.Load[record.Notifications](t, p, record.NotifyKey(small))
 	if len(d.Pending) != record.MaxPending || d.Dropped != 5 {
 		t.Errorf("%d events are pending, %d were left out", len(d.Pending), d.Dropped)
 	}
 	if _, err := n.Deliver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.body) != record.MaxPending || r.last[string(notify.TestSubject)] != events.FormatSequence(all) {
-		t.Errorf("%d events arrived, the last is %s", len(r.body), r.last[string(notify.TestSubject)])
+	if len(r.body) != record.MaxPending || r.last[string(small)] != events.FormatSequence(all) {
+		t.Errorf("%d events arrived, the last is %s", len(r.body), r.last[string(small)])
 	}
 }

@@ -46,6 +46,8 @@ type Destination interface {
 type Options struct {
 	Source       string // of all events: who sends them. Example: "rollout/acme-rollout"
 	Destinations []Destination
+	// Fleets are the pools for which the cloud starts machines; their problems are told.
+	Fleets []string
 	// Timeout is the longest attempt; default: DefaultTimeout.
 	Timeout time.Duration
 }

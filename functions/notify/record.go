@@ -1,11 +1,13 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"rollout/events"
 	"rollout/shared/core/notification"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -89,6 +91,49 @@ func (n *Notifier) Pools(ctx context.Context, reports []PoolReport) error {
 	return nil
 }
 
+// reportAge is how old the cloud's note of why no machine comes may be. Older ones are of
+// problems that are over.
+const reportAge = time.Hour
+
+// problemKinds are what people are told of the cloud's kinds of problems; others are
+// notification.LaunchFailed.
+var problemKinds = map[scaling.ProblemKind]notification.Kind{
+	scaling.Stockout: notification.CapacityMissing,
+	scaling.Quota:    notification.QuotaReached,
+}
+
+// Fleets records why the cloud starts no machines for pools, by the notes in fleet/<pool>.
+func (n *Notifier) Fleets(ctx context.Context) error {
+	if n == nil || len(n.o.Fleets) == 0 {
+		return nil
+	}
+	keys := make([]string, len(n.o.Fleets))
+	for i, pool := range n.o.Fleets {
+		keys[i] = record.FleetKey(pool)
+	}
+	docs, err := n.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return fault.Wrap(err, "read why no machines come")
+	}
+	var reports []PoolReport
+	for i, d := range docs {
+		var f record.Fleet
+		if d.Revision == "" {
+			continue
+		}
+		if err := record.Decode(d.Value, &f, "document "+d.Key); err != nil {
+			return err
+		}
+		if n.Clock.Now().Sub(f.AbsentAt) > reportAge {
+			continue
+		}
+		kind := cmp.Or(problemKinds[f.Problem], notification.LaunchFailed)
+		reports = append(reports, PoolReport{n.o.Fleets[i], notification.Problem{Kind: kind, At: f.AbsentAt,
+			Reason: f.Absent}})
+	}
+	return n.Pools(ctx, reports)
+}
+
 func (n *Notifier) pool(ctx context.Context, r PoolReport) error {
 	payload := poolPayload(r)
 	if payload == nil {
@@ -120,15 +165,4 @@ func poolPayload(r PoolReport) events.Payload {
 		return events.BootFailed{PoolProblem: p}
 	}
 	return nil
-}
-
-// TestSubject is the subject of test events.
-const TestSubject record.NotificationSubject = "notify/test"
-
-// Test records a test event.
-func (n *Notifier) Test(ctx context.Context, text string) error {
-	_, err := n.record(ctx, TestSubject, func(*record.Notifications) ([]told, bool) {
-		return []told{{payload: events.NotifyTest{Text: clip(text)}, at: n.Clock.Now()}}, true
-	})
-	return err
 }

@@ -127,7 +127,7 @@ func (n *Notifier) openEvent(s run.State, d describedRun, c notification.Change,
 func eventID(r identity.RunID, sequence uint64) string { return fmt.Sprintf("%s.%d", r, sequence) }
 
 // Ended records the ends of runs. It reads their summaries, unless the end was recorded
-// before. What it can't read for good, it logs: nobody repairs that by trying again.
+// before. It logs what can't be read for good, and goes on: trying again would not help.
 func (n *Notifier) Ended(ctx context.Context, ms []record.Manifest) error {
 	if n == nil {
 		return nil
@@ -179,9 +179,8 @@ func (n *Notifier) summary(ctx context.Context, m record.Manifest) (sum record.S
 		PromptTokens: s.Counts.PromptTokens, CompletionTokens: s.Counts.CompletionTokens, EndedAt: s.EndedAt}, nil
 }
 
-// Finalized records the end of a run whose summary was just written, and delivers it if
-// nothing else in this process does. The caller is at its end: an error is logged, and reclaim
-// records and delivers the event later.
+// Finalized records the end of a run whose summary was just written. An error is logged, and
+// reclaim records the end later: the caller can do nothing about it.
 func (n *Notifier) Finalized(ctx context.Context, m record.Manifest, sum record.Summary) {
 	if n == nil {
 		return

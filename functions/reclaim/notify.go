@@ -29,5 +29,8 @@ func (r *Reclaimer) notify(ctx context.Context, open []run.State, beats map[stri
 		reports = append(reports, notify.PoolReport{Pool: pool, Problem: notification.Problem{
 			Kind: notification.BootFailed, At: last.At, Reason: machineOf(last) + ": " + last.FailureReason}})
 	}
-	return r.notifier.Pools(ctx, reports)
+	if err := r.notifier.Pools(ctx, reports); err != nil || len(open) == 0 {
+		return err
+	}
+	return r.notifier.Fleets(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
@@ -153,5 +154,30 @@ func TestScanTellsOfBudgetsThatAreNearlySpent(t *testing.T) {
 	spend(900)
 	if len(to.got) != 1 || !strings.Contains(to.data[0], `"budget":"tokens","used":810,"limit":1000`) {
 		t.Errorf("told %q: %s", to.got, to.data)
+	}
+}
+
+func TestScanTellsWhyTheCloudStartsNoMachines(t *testing.T) {
+	t.Parallel()
+	d, to := newFixture(t), &inbox{}
+	n := notify.New(d.Ports, notify.Options{Source: "rollout/acme", Destinations: []notify.Destination{to},
+		Fleets: []string{"none", "small", "large", "old"}})
+	d.NotifyWith(n)
+	d.running(id, time.Now())
+	absent := func(pool string, age time.Duration, kind scaling.ProblemKind) {
+		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: time.Now().Add(-age), Absent: "none", Problem: kind})
+	}
+	absent("small", 2*time.Minute, scaling.Stockout)
+	absent("large", time.Minute, scaling.Quota)
+	absent("old", 2*time.Hour, scaling.Stockout)
+	d.scanAndDeliver(n)
+	absent("small", time.Minute, scaling.Stockout) // it lasts
+	absent("large", 0, scaling.Unfit)              // another problem
+	d.scanAndDeliver(n)
+	slices.Sort(to.got)
+	want := []string{"pool/large rollout.pool.launch.failed.v1", "pool/large rollout.pool.quota.reached.v1",
+		"pool/small rollout.pool.capacity.missing.v1"}
+	if !slices.Equal(to.got, want) {
+		t.Errorf("told %q, want %q", to.got, want)
 	}
 }

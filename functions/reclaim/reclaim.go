@@ -141,6 +141,8 @@ type ScheduleOptions struct {
 	OnNeed func(pool string, d scaling.Demand)
 	// KeepDocuments is how long after their ends the documents of runs are kept; 0 keeps them.
 	KeepDocuments time.Duration
+	// Notifier is optional. It records what happens to runs and pools, and delivers it.
+	Notifier *notify.Notifier
 }
 
 // ScanOnce scans as a function that a schedule calls each minute, which keeps nothing
@@ -155,9 +157,10 @@ type ScheduleOptions struct {
 // empty list.
 func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	r := New(p, o.Timings)
-	r.stateless, r.onNeed = true, o.OnNeed
+	r.stateless, r.onNeed, r.notifier = true, o.OnNeed, o.Notifier
 	full := hourly(p.Clock.Now())
 	err := r.Scan(ctx)
+	err = errors.Join(err, o.Notifier.DeliverOnce(ctx))
 	if full || r.unindexed {
 		err = errors.Join(err, r.BuildIndex(ctx, maxIndexPages))
 	}

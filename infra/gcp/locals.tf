@@ -23,6 +23,7 @@ locals {
 
   token_secret = "api-token"
   open_api     = contains(var.settings.secrets, local.token_secret)
+  notifies     = var.settings.notify_secret != ""
 
   pull_queues = toset(flatten([for pool in keys(var.settings.pools) : ["work-${pool}", "urgent-${pool}"]]))
 
@@ -79,12 +80,13 @@ locals {
       memory      = "512Mi"
       concurrency = 2
       instances   = 1
-      reads       = [local.prompts, local.work, local.owner]
-      creates     = []
-      removes     = []
-      documents   = ["read", "write", "remove"]
-      publishes   = ["coordinate", "submit", "plan"]
-      secrets     = []
+      # With a webhook it reads the summaries of ended runs, and signs their events.
+      reads     = concat([local.prompts, local.work, local.owner], local.notifies ? [local.runs] : [])
+      creates   = []
+      removes   = []
+      documents = ["read", "write", "remove"]
+      publishes = ["coordinate", "submit", "plan"]
+      secrets   = local.notifies ? [var.settings.notify_secret] : []
     }
     interrupt = {
       memory      = "512Mi"
@@ -137,7 +139,7 @@ locals {
     removes   = local.scratch
     documents = ["read", "write"]
     publishes = concat(["coordinate"], [for q in local.pull_queues : "${q}-dead"])
-    secrets   = [for s in var.settings.secrets : s if s != local.token_secret]
+    secrets   = [for s in var.settings.secrets : s if !contains([local.token_secret, var.settings.notify_secret], s)]
   }
 
   rights = merge({ for name, f in local.functions : name => {

@@ -25,6 +25,7 @@ type settings struct {
 	PushAccount  string          `json:"push_account"`
 	Secrets      []string        `json:"secrets"`
 	SecretPrefix string          `json:"secret_prefix"`
+	NotifySecret string          `json:"notify_secret"` // "" posts no events
 	Config       string          `json:"config"`
 	JobConfig    string          `json:"job_config"`
 	Pools        map[string]pool `json:"pools"`
@@ -90,7 +91,7 @@ func readSettings(name string, src []byte) (settings, error) {
 		Project: c.Project, Region: c.Region, Name: c.Name,
 		Bucket: c.GCS.Bucket, Prefix: c.GCS.Prefix, Database: c.Firestore.Database,
 		Topics: c.PubSub.Prefix, PushAccount: c.PubSub.PushAccount,
-		Secrets: append([]string{}, d.Secrets...), SecretPrefix: c.Secrets.Prefix,
+		Secrets: append([]string{}, d.Secrets...), SecretPrefix: c.Secrets.Prefix, NotifySecret: d.Notify.Secret,
 		Config: string(short), JobConfig: forJobs, Pools: map[string]pool{},
 		MaxMachines: c.Fleet.MaxMachines,
 	}

@@ -11,9 +11,10 @@ variable "settings" {
     topics        = string # starts the names of topics and subscriptions
     push_account  = string # the account that calls the functions; made if it has the default name
     secrets       = list(string)
-    secret_prefix = string # starts their names in Secret Manager
-    config        = string # for functions and machines, as TOML
-    job_config    = string # for the tasks of Cloud Run jobs, which end within 10 s
+    secret_prefix = string               # starts their names in Secret Manager
+    notify_secret = optional(string, "") # signs the events of the webhook; "" posts none
+    config        = string               # for functions and machines, as TOML
+    job_config    = string               # for the tasks of Cloud Run jobs, which end within 10 s
     pools = map(object({
       model          = string
       machines       = string       # "group" or "cloud-run"

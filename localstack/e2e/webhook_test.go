@@ -181,4 +181,8 @@ func TestOnceDeliversBeforeItEnds(t *testing.T) {
 	if types, _ := r.of(identity.RunID(runs[0].Name())); !slices.Equal(types, []string{"completed"}) {
 		t.Errorf("told: %v", types)
 	}
+	p := do(t, 0, "notify", "--dir", dir)
+	if types, _ := r.of("notify/test"); len(types) != 1 || !strings.Contains(p.stdoutText(), "has taken the test event") {
+		t.Errorf("the test event: %v, %s", types, p.stdoutText())
+	}
 }

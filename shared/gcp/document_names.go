@@ -84,6 +84,9 @@ func (m names) ranges(prefix string) (begins []string) {
 }
 
 // ListedDocuments returns the first parts of the keys that the product lists: runs,
-// open and ended runs, the index by name, heartbeats, and the content of trainings. The list must not change
-// during the life of a database, except for kinds of documents that it never had.
-func ListedDocuments() []string { return []string{"run", "open", "ended", "named", "beat", "content"} }
+// open and ended runs, the index by name, heartbeats, the content of trainings, and what is to
+// be delivered. The list must not change during the life of a database, except for kinds of
+// documents that it never had.
+func ListedDocuments() []string {
+	return []string{"run", "open", "ended", "named", "beat", "content", "outbox"}
+}

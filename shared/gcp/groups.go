@@ -256,7 +256,8 @@ func (g *groups) resize(ctx context.Context, l *groupsLock, group string, size i
 	}
 	memory[group] = memory[group].Pause(scaling.Refused, now)
 	l.state.Memory = memory
-	return errors.Join(err, noteAbsence(ctx, g.docs, g.pool, now, problemText("", err.Error())))
+	return errors.Join(err, noteAbsence(ctx, g.docs, g.pool, now, scaling.Refused,
+		problemText("", err.Error())))
 }
 
 // withdraw gives up what is pending in a group, and returns how much of it is left: a
@@ -292,6 +293,6 @@ func (g *groups) report(ctx context.Context, seen []seenGroup, memory map[string
 		return nil
 	}
 	retryAt := memory[newest.source.Name].RetryAt.UTC().Format(time.TimeOnly)
-	return noteAbsence(ctx, g.docs, g.pool, newest.source.Problem.At,
+	return noteAbsence(ctx, g.docs, g.pool, newest.source.Problem.At, newest.source.Problem.Kind,
 		newest.why+" (group "+newest.source.Name+"; it is asked again after "+retryAt+" UTC)")
 }

@@ -16,6 +16,7 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/clock"
+	"rollout/shared/core/scaling"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -252,7 +253,7 @@ func (j *Jobs) pause(ctx context.Context, pool string, s jobState, rev document.
 		return err
 	}
 	reason = text.Truncate(reason, maxReason, "…")
-	if err := noteAbsence(ctx, j.options.Docs, pool, now, reason); err != nil {
+	if err := noteAbsence(ctx, j.options.Docs, pool, now, scaling.Unknown, reason); err != nil {
 		return err
 	}
 	return fault.New(fault.Unavailable, "no task of the pool %s can start, and the next try is in %s: %s", pool,

@@ -19,8 +19,8 @@ func RunSubject(r identity.RunID) NotificationSubject { return NotificationSubje
 // PoolSubject returns the subject of a pool's machines.
 func PoolSubject(pool string) NotificationSubject { return NotificationSubject("pool/" + pool) }
 
-// NotifyKey returns the key of the Notifications about a subject. Only reclaim and finalize
-// write them.
+// NotifyKey returns the key of the Notifications about a subject. Only reclaim and, on one
+// machine, finalize write them.
 func NotifyKey(s NotificationSubject) string { return "notify/" + string(s) }
 
 // OutboxPrefix is the prefix of the index of subjects with events that are not delivered.

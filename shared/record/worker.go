@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollout/shared/capacity"
+	"rollout/shared/core/scaling"
 )
 
 // WorkerMark is the document worker/<worker>: what functions request of a worker or
@@ -33,6 +34,8 @@ type Fleet struct {
 	Schema   int       `json:"schema"`
 	AbsentAt time.Time `json:"absent_at"` // when a machine last failed to start
 	Absent   string    `json:"absent"`    // why, in the cloud's words
+	// Problem is what kind of cause that is; "" if a version wrote it that did not say so.
+	Problem scaling.ProblemKind `json:"problem,omitempty"`
 }
 
 // Machine is the part of a heartbeat that describes the worker's machine.

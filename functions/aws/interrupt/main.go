@@ -15,6 +15,7 @@ func main() {
 		i := interrupt.New(s.Ports, interrupt.Options{
 			Deployment: s.Deployment,
 			Hints:      aws.Provider{}.Profile(s.Deployment).Hints,
+			ProblemOf:  aws.LaunchProblem,
 			FleetOf:    fleet.AutoScalingGroupOf,
 		})
 		return lambda.Notices(s.Ports, i.Handle)

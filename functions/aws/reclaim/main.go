@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/internal/autoscaler"
+	"rollout/functions/notify"
 	"rollout/functions/reclaim"
 	"rollout/shared/aws"
 	"rollout/shared/host"
@@ -17,6 +18,7 @@ func main() {
 	lambda.Main("reclaim", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, 0)
 		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record,
+			Notifier:      notify.ForDeployment(s.Ports, s.Deployment, s.Secrets),
 			KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
 				CheckOwner: ownership.OfCloud(s).Check}}

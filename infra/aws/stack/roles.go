@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"slices"
+
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -27,6 +29,7 @@ const (
 	poolLimits   = record.LimitPrefix
 	installation = "installation/"
 	uploads      = "uploads/"
+	outbox       = record.OutboxPrefix
 	shards       = "shard-??"
 	others       = "??" // plans, coordinators and controls
 )
@@ -82,11 +85,20 @@ func (b *builder) functionGrants(function string) []grant {
 		listed := []string{beats, open, runs, ended} // runs and ended: for the index of those of an earlier version
 		if b.Deployment.Storage.KeepDocuments > 0 {  // the documents of runs expire
 			written = append(written, found)
-			deleted = append(deleted, runs, ended, names, shards, others)
+			deleted = append(deleted, runs, ended, names, outbox, shards, others)
 			listed = append(listed, names)
 		}
+		read := []string{record.WorkPrefix} // the plan has the roles of shards
+		if b.Deployment.Notify.Webhook != "" {
+			read = append(read, record.RunsPrefix) // the summaries of ended runs
+			written = append(written, outbox, others)
+			listed = append(listed, outbox)
+			if !slices.Contains(deleted, outbox) {
+				deleted = append(deleted, outbox)
+			}
+		}
 		return join(
-			b.readObjects(record.WorkPrefix),    // the plan has the roles of shards
+			b.readObjects(read...),
 			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
@@ -97,6 +109,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.sendMessages(host.CoordinateQueue),
 			b.invokeFunctions(submit, plan),
 			b.scaleFleets(),
+			b.readSecrets(func(name string) bool { return name == b.Deployment.Notify.Secret }),
 		)
 	case interrupt:
 		return join(
@@ -144,6 +157,6 @@ func (b *builder) workerGrants(pool string) []grant {
 		b.writeDocuments(written...),
 		b.receiveMessages(poolQueues(pool)...),
 		b.sendMessages(host.CoordinateQueue),
-		b.readSecrets(func(name string) bool { return name != tokenSecret }),
+		b.readSecrets(func(name string) bool { return name != tokenSecret && name != b.Deployment.Notify.Secret }),
 	)
 }

@@ -460,3 +460,40 @@ func TestExistingBucketAndTableAreNotInTheTemplate(t *testing.T) {
 		t.Error("no rule invokes a function for new prompts")
 	}
 }
+
+// Only reclaim signs events, and only with a webhook in the config it may do what that takes.
+func TestOnlyReclaimMayPostEvents(t *testing.T) {
+	t.Parallel()
+	for name, webhook := range map[string]bool{"without a webhook": false, "with a webhook": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := synth(t, settings(t, func(s *stack.Settings) {
+				s.Deployment.Secrets = []string{"webhook-key", "hf-token"}
+				if webhook {
+					s.Deployment.Notify.Webhook, s.Deployment.Notify.Secret = "https://example.com/x", "webhook-key"
+				}
+			}))
+			var readers []string
+			for _, r := range made.all("AWS::IAM::Role") {
+				for _, s := range made.policyOf(r.id) {
+					if slices.Contains(s.actions, "secretsmanager:GetSecretValue") &&
+						slices.ContainsFunc(s.resources, func(arn string) bool { return strings.Contains(arn, "webhook-key") }) {
+						readers = append(readers, r.id)
+					}
+				}
+			}
+			f := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-reclaim")
+			role := strings.TrimSuffix(strings.Trim(f.Properties.text("Role"), "<>"), ".Arn")
+			if webhook != slices.Equal(readers, []string{role}) {
+				t.Errorf("the key of the webhook is read by %q; reclaim is %s", readers, role)
+			}
+			outbox := false
+			for _, s := range made.policyOf(role) {
+				outbox = outbox || slices.Contains(s.actions, "dynamodb:PutItem") && slices.Contains(s.partitions(), "outbox/")
+			}
+			if outbox != webhook {
+				t.Errorf("reclaim may write to the outbox: %v", outbox)
+			}
+		})
+	}
+}

@@ -44,7 +44,8 @@ func commands(e *Env) []commandGroup {
 		{"train", "Train and serve the built-in model:", []*cobra.Command{
 			trainCommand(e), snapshotCommand(e), modelCommand(e), serveCommand(e)}},
 		{"keep", "Keep an installation:", []*cobra.Command{
-			cleanCommand(e), backupCommand(e), restoreCommand(e), bundleCommand(e), cloudCommand(e), workerCommand(e)}},
+			cleanCommand(e), backupCommand(e), restoreCommand(e), bundleCommand(e), notifyCommand(e), cloudCommand(e),
+			workerCommand(e)}},
 		{"", "", []*cobra.Command{versionCommand(e)}},
 	}
 }

@@ -30,7 +30,6 @@ import (
 	"rollout/shared/observe/probes"
 	"rollout/shared/record"
 	"rollout/shared/secret"
-	"rollout/shared/webhook"
 )
 
 // Options say what to run.
@@ -87,7 +86,8 @@ func Start(ctx context.Context, o Options) *Runtime {
 			bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
 	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, Moved: bucket.Moved,
-		OnOpen: r.noteTraining, OnStopping: r.tellWorkers, Notifier: r.notifier()})
+		OnOpen: r.noteTraining, OnStopping: r.tellWorkers,
+		Notifier: notify.ForDeployment(r.ports, o.Deployment, o.Secrets)})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
 		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())
@@ -103,18 +103,6 @@ func Start(ctx context.Context, o Options) *Runtime {
 		close(r.ended)
 	}()
 	return r
-}
-
-// notifier returns what tells people of runs; nil if the config names no webhook.
-func (r *Runtime) notifier() *notify.Notifier {
-	d := r.o.Deployment
-	o := notify.Options{Source: "rollout/" + d.Bucket, Timeout: d.Notify.Timeout.Std()}
-	if d.Notify.Webhook != "" {
-		key := func(ctx context.Context) (secret.Value, error) { return r.o.Secrets.Get(ctx, d.Notify.Secret) }
-		o.Destinations = append(o.Destinations, webhook.New(webhook.Options{Address: d.Notify.Webhook, Secret: key,
-			Timeout: d.Notify.Timeout.Std(), Clock: r.ports.Clock}))
-	}
-	return notify.New(r.ports, o)
 }
 
 // liveness returns the liveness of the workers in this process.
