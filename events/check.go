@@ -9,6 +9,7 @@ import (
 // Bounds of payload fields, in bytes.
 const (
 	maxKey     = 1024 // of an object's key: the limit of S3 and Cloud Storage
+	maxKind    = 130  // of a machine: two names
 	maxName    = 128  // of a worker, a pool, a class, a phase
 	maxReason  = 512
 	maxClasses = 64

@@ -50,6 +50,9 @@ var golden = map[string]events.Payload{
 			PromptTokens: 1 << 40, CompletionTokens: 9, WastedTokens: 1},
 		Digest: strings.Repeat("0a", 32), Term: 5, Sequence: 6},
 	"shard_done_bare": events.ShardDone{Run: run},
+	"shard_done_machines": events.ShardDone{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
+		Counts: events.Counts{OK: 256, Machines: map[string]events.MachineUse{
+			"g6.xlarge/spot": {Busy: 1 << 40, Boot: 5, Idle: 6, NanoUSD: 7}}}},
 	"shard_lost": events.ShardLost{Run: run, Shard: 7, Generation: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
 		Reason: "worker is dead since 12:00:00"},
 	"shard_lost_bare": events.ShardLost{Run: run, Shard: 7},

@@ -65,6 +65,22 @@ type Counts struct {
 	Kept int `json:"kept,omitempty" jsonschema:"minimum=0"`
 	// KeptFailed is how many failed items have the row of the run's parent.
 	KeptFailed int `json:"kept_failed,omitempty" jsonschema:"minimum=0"`
+	// Machines is the time of machines that all attempts took, by type and class, such as
+	// "g6.xlarge/spot".
+	Machines map[string]MachineUse `json:"machines,omitempty"`
+}
+
+// MachineUse is the time of machines of one kind that requests took, and the time before
+// them.
+type MachineUse struct {
+	// Busy is the time of requests, in microseconds.
+	Busy int64 `json:"busy_us,omitempty" jsonschema:"minimum=0"`
+	// Boot is the time that machines took to start, in microseconds.
+	Boot int64 `json:"boot_us,omitempty" jsonschema:"minimum=0"`
+	// Idle is the time in which machines waited for requests, in microseconds.
+	Idle int64 `json:"idle_us,omitempty" jsonschema:"minimum=0"`
+	// NanoUSD is what that time cost, in billionths of a dollar.
+	NanoUSD int64 `json:"nano_usd,omitempty" jsonschema:"minimum=0"`
 }
 
 // ShardDone reports that a shard's result is committed, or that the shard was
@@ -228,6 +244,18 @@ func (c Counts) check() error {
 	}
 	for reason, n := range c.Finish {
 		if err := cmp.Or(name("finish", reason), count("finish", n)); err != nil {
+			return err
+		}
+	}
+	if len(c.Machines) > maxClasses {
+		return fmt.Errorf("machines has %d kinds, more than %d", len(c.Machines), maxClasses)
+	}
+	for kind, u := range c.Machines {
+		if !printable(kind, 1, maxKind) {
+			return fmt.Errorf("machines has the kind %.64q, not 1 to %d printable characters", kind, maxKind)
+		}
+		if err := cmp.Or(count("busy_us", u.Busy), count("boot_us", u.Boot), count("idle_us", u.Idle),
+			count("nano_usd", u.NanoUSD)); err != nil {
 			return err
 		}
 	}

@@ -159,7 +159,7 @@ func (c *Coordinator) decode(ctx context.Context, m queue.Message) (events.Envel
 func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.RunID, run.Event, error) {
 	switch p := p.(type) {
 	case events.ShardDone:
-		e := run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}
+		e := run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: host.ShardCounts(p.Counts)}
 		return identity.RunID(p.Run), e, nil
 	case events.ShardLost:
 		e := run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason,

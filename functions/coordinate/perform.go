@@ -7,6 +7,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
+	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -115,7 +116,11 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 			if sealed = d.Open(); !sealed {
 				return d, false, nil
 			}
-			d, err := d.Seal(class, items)
+			d, err := c.withMachine(ctx, d)
+			if err != nil {
+				return d, false, err
+			}
+			d, err = d.Seal(class, items)
 			return d, true, err
 		})
 		if err != nil {
@@ -128,6 +133,25 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, MessageIndex: fromSelf})
 	}
 	return out, nil
+}
+
+// withMachine returns the document of an open shard with the time of its holder's machine
+// that the last heartbeat says.
+func (c *Coordinator) withMachine(ctx context.Context, d shard.Doc) (shard.Doc, error) {
+	if d.State != shard.Running {
+		return d, nil
+	}
+	var b health.Heartbeat
+	_, _, err := host.Load(ctx, c.Docs, record.HeartbeatKey(d.Worker), &b)
+	if tolerable(err) { // of another version: the run must end all the same
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	spent := b.Spent(d.Run, d.Shard, d.Attempt)
+	spent.Tokens = 0 // answers in flight may still be in no row
+	return d.CountLost(spent), nil
 }
 
 // fromSelf is the MessageIndex of events that coordinate itself makes.

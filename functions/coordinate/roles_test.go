@@ -82,7 +82,7 @@ func TestProgressIsCountedByRole(t *testing.T) {
 	want := []run.RoleState{
 		{RolePlan: run.RolePlan{Shards: 3, Items: 6}, Done: 1,
 			Counts: shard.Counts{OK: 2, PromptTokens: 5, CompletionTokens: 7}},
-		{RolePlan: run.RolePlan{Shards: 2, Items: 4}, Done: 1, Counts: shard.Counts(failed)},
+		{RolePlan: run.RolePlan{Shards: 2, Items: 4}, Done: 1, Counts: host.ShardCounts(failed)},
 	}
 	if diff := cmp.Diff(want, s.Roles); diff != "" {
 		t.Errorf("by role (-want +got):\n%s", diff)

@@ -126,7 +126,7 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, l look, waiting bool) e
 			return nil
 		}
 		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker,
-			Counts: events.Counts(d.Counts)}
+			Counts: host.EventCounts(d.Counts)}
 	case health.HolderDead, health.NotListed:
 		// A message that was sent after the holder died is still on its way.
 		if !due && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {

@@ -147,35 +147,31 @@ func (w *Worker) presumedPending(key shardKey, msg events.Work) bool {
 }
 
 // holderStatus judges the holder of a Running shard by its heartbeat, which also says
-// how many tokens all attempts have spent; 0 if it does not. For other states the
-// result has no meaning.
-func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (status shard.HolderStatus, spent int64, err error) {
+// what all attempts have spent. For other states the result has no meaning.
+func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (status shard.HolderStatus, spent shard.Spent,
+	err error) {
 	if d.State != shard.Running {
-		return shard.HolderAlive, 0, nil
+		return shard.HolderAlive, spent, nil
 	}
 	if d.Worker == w.cfg.ID {
 		w.mu.Lock()
 		_, mine := w.held[shardKey{d.Run, d.Shard}]
 		w.mu.Unlock()
 		if mine {
-			return shard.HolderAlive, 0, nil
+			return shard.HolderAlive, spent, nil
 		}
-		return shard.HolderLeft, 0, nil // this worker claimed it, but the store's reply was lost
+		return shard.HolderLeft, spent, nil // this worker claimed it, but the store's reply was lost
 	}
 	var b health.Heartbeat
 	_, found, err := host.Load(ctx, w.Docs, record.HeartbeatKey(d.Worker), &b)
 	if err != nil {
-		return shard.HolderAlive, 0, err
+		return shard.HolderAlive, spent, err
 	}
 	heartbeat := &b
 	if !found {
 		heartbeat = nil
 	}
-	for _, h := range b.Holds {
-		if h.Run == d.Run && h.Shard == d.Shard && h.Attempt == d.Attempt {
-			spent = h.Tokens
-		}
-	}
+	spent = b.Spent(d.Run, d.Shard, d.Attempt)
 	switch w.cfg.Timings.Judge(d, heartbeat, w.Clock.Now()) {
 	case health.HolderDead:
 		if b.State == health.Gone {
@@ -185,7 +181,7 @@ func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (status shard.Ho
 	case health.NotListed:
 		return shard.HolderLeft, spent, nil
 	}
-	return shard.HolderAlive, 0, nil
+	return shard.HolderAlive, spent, nil
 }
 
 // writeClaim claims the shard d at revision rev by compare-and-swap. The shard is

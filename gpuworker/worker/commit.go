@@ -184,7 +184,7 @@ func (w *Worker) put(ctx context.Context, h *heldShard, b []byte) (_ shard.Ref, 
 // shardDone is the event that tells coordinate of a Done shard.
 func shardDone(d shard.Doc) events.ShardDone {
 	p := events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker,
-		Counts: events.Counts(d.Counts)}
+		Counts: host.EventCounts(d.Counts)}
 	if d.Result != nil {
 		p.Digest = d.Result.Digest
 	}

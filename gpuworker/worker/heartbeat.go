@@ -155,6 +155,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
 	b.Load = w.stats.load(now, w.slots.busy(), w.limiter.report(), w.requestsOfRuns())
+	b.Kind, b.Price, b.Unclaimed = w.machine.report()
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
@@ -166,6 +167,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 			held.Items, held.Rows, held.AnsweredAt = h.work.progress()
 			held.Training = h.work.trainingProgress()
 			held.Tokens = h.work.allowance.soFar()
+			held.Machine = h.work.machine.ofKind()
 		}
 		b.Holds = append(b.Holds, held)
 		heldRuns[h.run] = true

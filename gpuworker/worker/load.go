@@ -79,6 +79,7 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	s.findAnswers = func(ctx context.Context) (Answers, error) { return w.findAnswers(ctx, h, in.Role) }
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
+	s.machine = w.machine.use(m.CreatedAt, counts.Machines)
 	s.restore(rows, counts)
 	w.allow(h, s, msg.Allowance)
 	if m.Config.Limits.FailFast {
@@ -109,7 +110,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 			w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
 				"run", h.run, "shard", h.shard, "error", err)
 			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.Tokens(),
-				WastedEstimated: h.doc.Counts.WastedEstimated}
+				WastedEstimated: h.doc.Counts.WastedEstimated, Machines: h.doc.Counts.Machines}
 		} else if err != nil {
 			return nil, c, err
 		}
@@ -119,6 +120,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 			return nil, c, err
 		}
 		c.WastedTokens, c.WastedEstimated = h.doc.Counts.WastedTokens, h.doc.Counts.WastedEstimated
+		c.Machines = h.doc.Counts.Machines
 	}
 	for _, r := range rows {
 		if r.Item >= len(in.Lines) {

@@ -32,7 +32,9 @@ func (s *Shard) AcquireSlot(ctx context.Context, c Cost) (Slot, Permit, bool) {
 		permit.Cancel()
 		return Slot{}, Permit{}, false
 	}
-	slot := Slot{s, s.inFlight.begin(s.now())}
+	now := s.now()
+	slot := Slot{s, s.inFlight.begin(now)}
+	s.machine.begin(now)
 	if s.Stopped() { // stop may have looked at the requests in flight before this one
 		slot.Release()
 		permit.Cancel()
@@ -111,6 +113,7 @@ func (s *Shard) IsLimited() bool { return s.allowance != nil || s.limiter.isLimi
 // Release gives the slot back after its request has ended. Call it once.
 func (p Slot) Release() {
 	p.s.inFlight.end(p.request)
+	p.s.machine.end()
 	p.s.slots.release(false)
 }
 

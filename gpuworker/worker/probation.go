@@ -168,6 +168,8 @@ func (s *Shard) ProbationRequests(ctx context.Context) iter.Seq[shard.Probation]
 			return
 		}
 		defer s.slots.release(true)
+		s.machine.begin(s.now())
+		defer s.machine.end()
 		for !s.Stopped() && ctx.Err() == nil {
 			p := s.nextProbation()
 			if len(p.Items) == 0 {

@@ -177,6 +177,7 @@ func (w *Worker) awaitReady(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unready = false
+	w.machine.ready()
 	if w.state == health.Init {
 		w.state = health.Ready
 	}

@@ -46,6 +46,7 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts) {
 	}
 	c = s.counts
 	c.ByClass, c.Finish = maps.Clone(c.ByClass), maps.Clone(c.Finish)
+	c.Machines = s.machine.uses()
 	return rows, c
 }
 

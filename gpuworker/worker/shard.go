@@ -33,7 +33,8 @@ type Shard struct {
 	slots     *slots
 	limiter   *limiter
 	allowance *allowance // nil in a run without a token budget
-	onFailed  func()     // is called after an item failed; nil if that changes nothing
+	machine   *machineUse
+	onFailed  func() // is called after an item failed; nil if that changes nothing
 	inFlight  inFlight
 	earlier   <-chan struct{} // closed when the run's shard claimed before has begun all items
 	begun     *latch          // opens when this one has
@@ -333,8 +334,8 @@ func (s *Shard) unsaved() bool {
 	return s.open < s.openSaved
 }
 
-// withWaste returns the document with all wasted tokens, including those since
-// the last checkpoint and those of newer rows, which are given up. A nil shard, one
+// withWaste returns the document with all wasted tokens and the machines' time, including
+// those since the last checkpoint and those of newer rows, which are given up. A nil shard, one
 // that was not loaded, has none to add.
 func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	if s == nil {
@@ -344,5 +345,6 @@ func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	defer s.mu.Unlock()
 	d.Counts.WastedTokens += s.counts.Tokens() - d.Counts.Tokens()
 	d.Counts.WastedEstimated = s.counts.WastedEstimated
+	d.Counts.Machines = s.machine.uses()
 	return d
 }

@@ -36,6 +36,9 @@ type Config struct {
 	// flight may go on after their run was paused or ended.
 	Drain, Grace time.Duration
 	Machine      record.Machine
+	// Price is what the machine costs in an hour, in dollars. Its time is counted if
+	// Machine.Kind is known.
+	Price float64
 	// LongPoll is how long a request for messages waits at the queue, and Gather
 	// how long outgoing acks and events wait for more to share their request.
 	// Set both where each queue request costs money; 0 elsewhere.
@@ -80,6 +83,7 @@ type Worker struct {
 
 	limiter *limiter // nil if there is no limit and none is learnt
 	costs   costEstimate
+	machine *machine // nil if the machine's time is not counted
 
 	drain chan struct{} // closed when a drain begins
 
@@ -130,6 +134,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
 		limiter: newLimiter(cfg, p.Clock.Now),
 		costs:   costEstimate{tokenEstimate: newTokenEstimate()},
+		machine: newMachine(cfg, p.Clock.Now),
 		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		restEnds: make(chan struct{}, 1), sharesDue: make(chan struct{}, 1), wakeups: newWakeups(len(cfg.queuePickers())),
 		started: now, state: health.Init, held: map[shardKey]*heldShard{},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollout/shared/capacity"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/scaling"
 )
 
@@ -45,4 +46,10 @@ type Machine struct {
 	CPUs     int            `json:"cpus"`
 	GPUs     []capacity.GPU `json:"gpus,omitempty"`
 	Instance string         `json:"instance,omitempty"` // the cloud's name of the machine; "" outside a cloud
+	// Kind is what the machine costs by; zero if that is not known. Launched is when the
+	// machine was started for this worker; zero if it was there before. Workers is how many
+	// workers share it; 0 is one.
+	Kind     cost.Kind `json:"kind,omitzero"`
+	Launched time.Time `json:"launched,omitzero"`
+	Workers  int       `json:"workers,omitempty"`
 }

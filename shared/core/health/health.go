@@ -14,6 +14,7 @@ package health
 import (
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 )
@@ -53,6 +54,9 @@ type HeldShard struct {
 	// Tokens are what the shard has spent in all its attempts; 0 in a run without a
 	// token budget.
 	Tokens int64 `json:"tokens,omitempty"`
+	// Machine is the time of machines of the worker's kind that the shard has taken in all
+	// its attempts; zero where machines have no price.
+	Machine cost.Use `json:"machine,omitzero"`
 	// Training is the progress of the shard's training; nil for other shards and
 	// before its first step.
 	Training *Training `json:"training,omitempty"`
@@ -72,20 +76,25 @@ type Training struct {
 // machine that failed before it had a worker, functions write a Heartbeat with a
 // FailureReason, and clear it later.
 type Heartbeat struct {
-	Schema      int         `json:"schema"`
-	Worker      string      `json:"worker"`
-	Pool        string      `json:"pool"`
-	State       State       `json:"state"`
-	At          time.Time   `json:"at"`     // the worker's clock
-	DueAt       time.Time   `json:"due_at"` // At + 2 × interval
-	Started     time.Time   `json:"started"`
-	MaxInFlight int         `json:"in_flight"` // the most requests at once
-	Host        string      `json:"host,omitempty"`
-	PID         int         `json:"pid,omitempty"`
-	CPUs        int         `json:"cpus,omitempty"`
-	GPUs        int         `json:"gpus,omitempty"`
-	Instance    string      `json:"instance,omitempty"` // the cloud's name of the machine
-	Holds       []HeldShard `json:"holds,omitempty"`
+	Schema      int       `json:"schema"`
+	Worker      string    `json:"worker"`
+	Pool        string    `json:"pool"`
+	State       State     `json:"state"`
+	At          time.Time `json:"at"`     // the worker's clock
+	DueAt       time.Time `json:"due_at"` // At + 2 × interval
+	Started     time.Time `json:"started"`
+	MaxInFlight int       `json:"in_flight"` // the most requests at once
+	Host        string    `json:"host,omitempty"`
+	PID         int       `json:"pid,omitempty"`
+	CPUs        int       `json:"cpus,omitempty"`
+	GPUs        int       `json:"gpus,omitempty"`
+	Instance    string    `json:"instance,omitempty"` // the cloud's name of the machine
+	// Kind is the machine's kind, as a key of cost.Uses; "" if it has no price. Price is what
+	// it costs in an hour, in dollars. Unclaimed is the time of it that no shard has taken.
+	Kind      string      `json:"kind,omitempty"`
+	Price     float64     `json:"usd_per_hour,omitempty"`
+	Unclaimed cost.Use    `json:"unclaimed,omitzero"`
+	Holds     []HeldShard `json:"holds,omitempty"`
 	// FailureReason says why a rented machine left its fleet unusable. It is "" in a
 	// worker's heartbeat; otherwise the document is the failure report of a machine.
 	FailureReason string `json:"gave_up,omitempty"`
@@ -138,6 +147,17 @@ func (b Heartbeat) HoldsClaim(run identity.RunID, n int, attempt uint64) bool {
 		}
 	}
 	return false
+}
+
+// Spent returns what a claim of a shard has spent by the heartbeat; zero if it does not list
+// the claim.
+func (b Heartbeat) Spent(run identity.RunID, n int, attempt uint64) shard.Spent {
+	for _, h := range b.Holds {
+		if h.Run == run && h.Shard == n && h.Attempt == attempt {
+			return shard.Spent{Tokens: h.Tokens, Kind: b.Kind, Machine: h.Machine}
+		}
+	}
+	return shard.Spent{}
 }
 
 // Verdict is the state of a sent shard by its document and its holder's heartbeat.

@@ -41,7 +41,7 @@ func (s State) WithRoles(planned []RolePlan) State {
 	s.Roles = cloneRoles(s.Roles)
 	if len(s.Roles) == 0 {
 		counts := s.Counts
-		counts.ByClass, counts.Finish = maps.Clone(counts.ByClass), maps.Clone(counts.Finish)
+		counts.ByClass, counts.Finish, counts.Machines = maps.Clone(counts.ByClass), maps.Clone(counts.Finish), nil
 		s.Roles = []RoleState{{Done: s.Done.Set.Len(), Counts: counts}}
 	}
 	for n, p := range planned {
@@ -57,7 +57,9 @@ func (s State) WithRoles(planned []RolePlan) State {
 func (d *decider) countRole(e Event) {
 	if e.Role < len(d.Roles) {
 		d.Roles[e.Role].Done++
-		d.Roles[e.Role].Counts.Add(e.Counts)
+		c := e.Counts
+		c.Machines = nil // the run's own counts have them
+		d.Roles[e.Role].Counts.Add(c)
 	}
 }
 

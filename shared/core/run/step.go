@@ -25,6 +25,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	s.Effects = nil
 	s.Counts.ByClass = maps.Clone(s.Counts.ByClass)
 	s.Counts.Finish = maps.Clone(s.Counts.Finish)
+	s.Counts.Machines = maps.Clone(s.Counts.Machines)
 	s.Done.Set = s.Done.Set.Clone()
 	s.InFlight = s.InFlight.Clone()
 	s.Allowances = slices.Clone(s.Allowances)
@@ -122,7 +123,9 @@ func (d *decider) take(e Event) bool {
 		d.retryOutstanding = true
 	case Finalized:
 		if d.Phase == Finalizing {
+			machines := d.Counts.Machines // of all shards, which are done
 			d.Counts = e.Counts
+			d.Counts.Machines = machines
 			d.finalRoles(e.Roles)
 			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts, e.RefusedLines), d.now
 		}
@@ -171,6 +174,7 @@ func (d *decider) count(e Event) {
 	if e.Role > 0 {
 		own = c.TokensOnly()
 	}
+	own.Machines = own.Machines.Joined() // the state is small, and by kind the summary tells
 	d.Counts.Add(own)
 	switch {
 	case c.OK > c.Kept:

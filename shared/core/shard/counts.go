@@ -25,6 +25,7 @@ func (c *Counts) Add(o Counts) {
 	c.UsageUnknown += o.UsageUnknown
 	c.Kept += o.Kept
 	c.KeptFailed += o.KeptFailed
+	c.Machines.Add(o.Machines)
 	for k, n := range o.ByClass {
 		if c.ByClass == nil {
 			c.ByClass = map[string]int{}
@@ -46,10 +47,10 @@ func (c Counts) HasAnswers() bool {
 	return c.OK > c.Kept && (c.PromptTokens > 0 || c.CompletionTokens > 0 || c.UsageUnknown > 0)
 }
 
-// TokensOnly returns the tokens of the counts, and no items.
+// TokensOnly returns the tokens and the machines' time of the counts, and no items.
 func (c Counts) TokensOnly() Counts {
 	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
-		WastedEstimated: c.WastedEstimated}
+		WastedEstimated: c.WastedEstimated, Machines: c.Machines}
 }
 
 // AddFinish counts an answered item by its finish reason, as the server wrote it.

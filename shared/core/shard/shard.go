@@ -39,6 +39,7 @@ package shard
 import (
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/fault"
@@ -86,6 +87,9 @@ type Counts struct {
 	// how many of Failed.
 	Kept       int `json:"kept,omitempty"`
 	KeptFailed int `json:"kept_failed,omitempty"`
+	// Machines are the machines' time that all attempts took, by kind; nil where machines
+	// have no price.
+	Machines cost.Uses `json:"machines,omitempty"`
 }
 
 // Doc is the document shard/<hash>-<run>-<n>, at most 4 KiB.
@@ -183,11 +187,19 @@ func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, erro
 }
 
 // CountLost returns the document with the tokens of a holder that vanished and that no
-// checkpoint has, as wasted: its answers are lost. spent are the tokens of all attempts
-// in its last heartbeat, 0 if they are not known.
-func (d Doc) CountLost(spent int64) Doc {
-	d.Counts.WastedTokens += max(0, spent-d.Counts.Tokens())
+// checkpoint has, as wasted: its answers are lost. It also counts the time of its machine.
+func (d Doc) CountLost(s Spent) Doc {
+	d.Counts.WastedTokens += max(0, s.Tokens-d.Counts.Tokens())
+	d.Counts.Machines = d.Counts.Machines.AtLeast(s.Kind, s.Machine)
 	return d
+}
+
+// Spent is what all attempts of a shard have spent by the last heartbeat of its holder. The
+// zero value says that nothing is known.
+type Spent struct {
+	Tokens  int64
+	Kind    string   // of the holder's machine
+	Machine cost.Use // of that kind
 }
 
 // SaveCheckpoint records a checkpoint: final rows of some items, which every later
