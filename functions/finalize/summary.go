@@ -7,10 +7,12 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/kind"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
 )
@@ -85,20 +87,6 @@ func (f *Finalizer) putSummary(ctx context.Context, key string, sum record.Summa
 	return err
 }
 
-// dollars returns what the tokens of a run's answers cost at the prices of the engines
-// that gave them. Wasted tokens are not in it.
-func (f *Finalizer) dollars(m record.Manifest, sum record.Summary) (all float64) {
-	roles := sum.Roles
-	if len(roles) == 0 {
-		roles = []record.RoleCounts{{Pool: m.Pool, PromptTokens: sum.PromptTokens, CompletionTokens: sum.CompletionTokens}}
-	}
-	for _, r := range roles {
-		engine := f.prices.ForPool(r.Pool).Engine
-		all += engine.Dollars(float64(r.PromptTokens), float64(r.CompletionTokens))
-	}
-	return all
-}
-
 // summarize makes the summary of a run that ended with the state s.
 func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.Summary {
 	now := f.Clock.Now().UTC()
@@ -117,7 +105,9 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 		sum.FailedByClass = map[string]int{}
 	}
 	sum.Roles = roleCounts(m, s, t)
-	sum.CostUSD = f.dollars(m, sum)
+	list := prices.Of(f.prices.Cloud.Provider)
+	bill := cost.NewBill(m.TokenDollars(f.prices, t.counts, sum.Roles), t.counts.Machines, s.Shards, list)
+	sum.CostUSD, sum.Cost = bill.Total(), record.NewCost(bill, t.counts, list)
 	if !s.StartedAt.IsZero() {
 		sum.Seconds = now.Sub(s.StartedAt).Seconds()
 	}

@@ -25,6 +25,7 @@ import (
 // and is safe for concurrent use.
 type Reader struct {
 	ports   host.Ports
+	deploy  config.Deployment
 	profile cloud.Profile
 	pools   []config.Pool // those that answer prompts
 	timings health.Timings
@@ -32,7 +33,7 @@ type Reader struct {
 
 // NewReader returns the reader of a deployment at a place of that profile.
 func NewReader(p host.Ports, d config.Deployment, at cloud.Profile) *Reader {
-	return &Reader{ports: p, profile: at, pools: d.InferPools(), timings: host.Timings(d.Health)}
+	return &Reader{ports: p, deploy: d, profile: at, pools: d.InferPools(), timings: host.Timings(d.Health)}
 }
 
 // Manifests returns the manifests of all runs, in the order of their ids.
@@ -99,7 +100,8 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 	}
 	out := make([]Progress, len(ms))
 	for i, m := range ms {
-		p := Progress{Hints: r.profile.Hints, Manifest: m, State: run.New(m.Run), Workers: workers}
+		p := Progress{Hints: r.profile.Hints, Manifest: m, State: run.New(m.Run), Workers: workers,
+			Deployment: r.deploy}
 		// A kind of a later version has no traits: its run is shown as a batch.
 		p.Kind, _ = kind.Table{}.Of(m.Kind)
 		for k, v := range []any{&p.State, &p.Plan, &p.Control, &p.Notifications} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
@@ -47,6 +48,10 @@ type Status struct {
 	// the last shard with one, or since the run was resumed.
 	FailedShardsInARow int    `json:"failed_shards_in_a_row,omitempty"`
 	Tokens             Tokens `json:"tokens"`
+	// CostUSD is what the run has cost so far, with the machines' time of the shards that are
+	// held, and Cost are its lines.
+	CostUSD float64     `json:"cost_usd"`
+	Cost    record.Cost `json:"cost"`
 	// Roles is the progress by role, the answer first. Items, Done and FailedByClass
 	// are those of the answer; Shards and Tokens those of all roles.
 	Roles []Role `json:"roles,omitempty"`
@@ -165,6 +170,8 @@ type Progress struct {
 	Plan     record.Plan    // zero until planning has begun
 	Control  record.Control // zero until a user or function has steered the run
 	Workers  []WorkerStatus // all workers, of every pool
+	// Deployment has the prices of the config.
+	Deployment config.Deployment
 	// Fleet is what the cloud reports about the machines of the first of the pools
 	// that the run needs now without a living worker; zero if all have one.
 	Fleet record.Fleet
@@ -230,6 +237,7 @@ func Of(p Progress, now time.Time) Status {
 		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)
 	}
 	s.setRoles(p)
+	s.setCost(p)
 	s.setRollout(p)
 	s.setRates(w, st, now)
 	s.setTraining(p)

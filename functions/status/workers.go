@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -16,23 +17,28 @@ import (
 // WorkerStatus is what a worker reports in its heartbeat, and whether it is
 // alive.
 type WorkerStatus struct {
-	Worker      string             `json:"worker_id"`
-	Pool        string             `json:"pool"`
-	State       health.State       `json:"state"`     // as the worker reports it: "ready", "draining", …
-	Alive       bool               `json:"alive"`     // by its heartbeat, when the status was read
-	Draining    string             `json:"draining"`  // why a function asked it to drain; "" if none did
-	InFlight    int                `json:"in_flight"` // the limit of concurrent requests
-	Engine      EngineState        `json:"engine"`
-	Load        health.Load        `json:"load"` // what the worker observes of its engine
-	Holds       []health.HeldShard `json:"holds"`
-	Host        string             `json:"host"`
-	PID         int                `json:"pid"`
-	CPUs        int                `json:"cpus"`
-	GPUs        int                `json:"gpus"`
-	Instance    string             `json:"instance,omitempty"` // the machine's name in its cloud
-	StartedAt   time.Time          `json:"started_at"`
-	HeartbeatAt time.Time          `json:"beat_at"`
-	DueAt       time.Time          `json:"due_at"` // of the next heartbeat
+	Worker   string             `json:"worker_id"`
+	Pool     string             `json:"pool"`
+	State    health.State       `json:"state"`     // as the worker reports it: "ready", "draining", …
+	Alive    bool               `json:"alive"`     // by its heartbeat, when the status was read
+	Draining string             `json:"draining"`  // why a function asked it to drain; "" if none did
+	InFlight int                `json:"in_flight"` // the limit of concurrent requests
+	Engine   EngineState        `json:"engine"`
+	Load     health.Load        `json:"load"` // what the worker observes of its engine
+	Holds    []health.HeldShard `json:"holds"`
+	Host     string             `json:"host"`
+	PID      int                `json:"pid"`
+	CPUs     int                `json:"cpus"`
+	GPUs     int                `json:"gpus"`
+	Instance string             `json:"instance,omitempty"` // the machine's name in its cloud
+	// Kind is the machine's type and class, PricePerHour what it costs in an hour, in dollars,
+	// and Unclaimed its time that no run has; zero where machines have no price.
+	Kind         string    `json:"machine_kind,omitempty"`
+	PricePerHour float64   `json:"usd_per_hour,omitempty"`
+	Unclaimed    cost.Use  `json:"unclaimed,omitzero"`
+	StartedAt    time.Time `json:"started_at"`
+	HeartbeatAt  time.Time `json:"beat_at"`
+	DueAt        time.Time `json:"due_at"` // of the next heartbeat
 }
 
 // HeldOf is how many shards of the run the worker holds.
@@ -109,6 +115,7 @@ func (r *Reader) workerStatus(b health.Heartbeat, mark record.WorkerMark, now ti
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !r.timings.Dead(b, now),
 		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
 		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
+		Kind: b.Kind, PricePerHour: b.Price, Unclaimed: b.Unclaimed,
 		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}
 	if w.Holds == nil {

@@ -95,7 +95,7 @@ const maxReason = 256
 // on this machine of the pool's fleet, and why. Reclaim pauses runs when one
 // machine after the other fails like that.
 func ReportUnusable(ctx context.Context, p host.Ports, m capacity.Source, pool, reason string) error {
-	machine, err := describeMachine(ctx, m)
+	machine, err := Options{Machine: m}.describeMachine(ctx)
 	if err != nil { // may be part of the problem
 		p.Log.InfoContext(ctx, "the machine's inventory can't be read", observe.KeyError, err)
 	}

@@ -22,11 +22,13 @@ import (
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/observe"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -41,7 +43,11 @@ type Options struct {
 	Pool         string
 	Secrets      secret.Store
 	Machine      capacity.Source // may be nil
-	Scratch      string          // a folder for temporary files; "" is the system's
+	// SharedBy is how many workers share the machine; 0 is one. Fresh says that the machine was
+	// switched on for this worker, which is the first one since.
+	SharedBy int
+	Fresh    bool
+	Scratch  string // a folder for temporary files; "" is the system's
 	// Shutdown asks for a drain when it is closed or gets a reason.
 	Shutdown <-chan string
 	// Stopping names runs whose control document was changed by this process to a pause
@@ -76,7 +82,7 @@ func Run(ctx context.Context, o Options) (ExitReason, error) {
 		return "", err
 	}
 	defer closeLoad()
-	machine, err := describeMachine(ctx, o.Machine)
+	machine, err := o.describeMachine(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -107,6 +113,7 @@ func Run(ctx context.Context, o Options) (ExitReason, error) {
 			return Unusable, nil
 		}
 		o.Ports.Log.WarnContext(ctx, "worker restarts under another name", "after", err)
+		machine.Launched = time.Time{} // the first worker has counted the boot
 		select {
 		case <-ctx.Done():
 			return "", err
@@ -160,6 +167,8 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cfg, d := o.Deployment.Worker, o.Deployment
+	kind, price := prices.Machine(d, o.Pool, machine.Kind)
+	machine.Kind = kind
 	skew := d.Health.SkewBudget.Std()
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
 		return "", 0, err
@@ -167,7 +176,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 	w := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: load.sharedEngine(machine.Host), InFlight: load.inFlight(),
 		Timings: host.Timings(d.Health), CheckpointInterval: cfg.CheckpointInterval.Std(),
-		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
+		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine, Price: price,
 		Servers: load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
@@ -220,20 +229,24 @@ func readControls(ctx context.Context, w *worker.Worker, runs <-chan identity.Ru
 	}
 }
 
-// describeMachine returns the machine as heartbeats report it. m may be nil.
-func describeMachine(ctx context.Context, m capacity.Source) (record.Machine, error) {
+// describeMachine returns the machine as heartbeats report it.
+func (o Options) describeMachine(ctx context.Context) (record.Machine, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
 	}
-	out := record.Machine{Host: name, PID: os.Getpid()}
-	if m == nil {
+	out := record.Machine{Host: name, PID: os.Getpid(), Workers: o.SharedBy}
+	if o.Machine == nil {
 		return out, nil
 	}
-	inv, err := m.Inventory(ctx)
+	inv, err := o.Machine.Inventory(ctx)
 	if err != nil {
 		return out, fault.Wrap(err, "read the machine's inventory")
 	}
 	out.CPUs, out.GPUs, out.Instance = inv.CPUs, inv.GPUs, inv.Instance
+	out.Kind = cost.Kind{Type: inv.Type, Class: inv.Class}
+	if o.Fresh {
+		out.Launched = inv.BootedAt
+	}
 	return out, nil
 }

@@ -125,6 +125,8 @@ NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
+RuntimeDirectory=rollout-worker
+RuntimeDirectoryPreserve=yes
 CapabilityBoundingSet=
 
 [Install]

@@ -134,6 +134,8 @@ NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
+RuntimeDirectory=rollout-worker
+RuntimeDirectoryPreserve=yes
 CapabilityBoundingSet=
 
 [Install]

@@ -21,6 +21,8 @@ say() { echo "rollout: $*" >&2; }
 program=${TMPDIR:-/tmp}/gpuworker
 install -m 755 "$programs/$ROLLOUT_WORKER" "$program"
 worker=("$program" --cloud gcp --pool "$ROLLOUT_POOL" --log-format json)
+export RUNTIME_DIRECTORY=${TMPDIR:-/tmp}/rollout-worker # the worker notes there that it has started
+mkdir -p "$RUNTIME_DIRECTORY"
 engine='' working=''
 trap 'kill "$working" 2>/dev/null || exit 0' TERM
 trap 'kill "$engine" 2>/dev/null || true' EXIT

@@ -39,8 +39,9 @@ type Instance struct {
 	options InstanceOptions
 
 	mu     sync.Mutex
-	id     string // "" until known
-	warned bool   // the log has a warning that the id is unknown
+	id     string    // "" until known
+	warned bool      // the log has a warning that the id is unknown
+	kind   [2]string // type and life cycle; "" until known
 }
 
 var _ capacity.Source = (*Instance)(nil)
@@ -77,7 +78,36 @@ func (i *Instance) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	if err != nil && i.firstWarning() {
 		i.options.Logger.WarnContext(ctx, "cannot read the instance's id", observe.KeyError, err)
 	}
+	if err == nil {
+		inventory.Type, inventory.Class = i.readKind(ctx)
+	}
 	return inventory, nil
+}
+
+// kindName is the format of an instance's type and of its life cycle. Examples:
+// "g6.xlarge", "spot".
+var kindName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
+
+// readKind returns the instance's type and life cycle and caches them, "" if the metadata
+// lacks them: only the costs of runs depend on it.
+func (i *Instance) readKind(ctx context.Context) (instanceType, lifeCycle string) {
+	i.mu.Lock()
+	kind := i.kind
+	i.mu.Unlock()
+	if kind[0] != "" {
+		return kind[0], kind[1]
+	}
+	for n, path := range []string{"instance-type", "instance-life-cycle"} {
+		content, err := i.metadata(ctx, path)
+		if err != nil || !kindName.Match(content) {
+			return "", ""
+		}
+		kind[n] = string(content)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kind = kind
+	return kind[0], kind[1]
 }
 
 // firstWarning reports whether it is called for the first time.

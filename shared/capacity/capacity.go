@@ -28,6 +28,12 @@ type Inventory struct {
 	// Instance is the machine's name in its cloud; "" outside one. Example:
 	// "i-0123456789abcdef0".
 	Instance string `json:"instance,omitempty"`
+	// Type and Class are the machine's type and how it is bought, as cost.Kind has them; ""
+	// outside a cloud, or where the cloud does not tell. Examples: "g6.xlarge", "spot".
+	Type  string `json:"type,omitempty"`
+	Class string `json:"class,omitempty"`
+	// BootedAt is when the machine was switched on; zero if that is not known.
+	BootedAt time.Time `json:"booted_at,omitzero"`
 }
 
 // Notice warns that the machine ends after Lead.

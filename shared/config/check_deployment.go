@@ -174,8 +174,8 @@ func (e Engine) check(c *checker, at string) {
 		c.add(at+".stream", "%s is not known: use %q, %q or %q", quote(e.Stream), StreamAuto, StreamAlways, StreamNever)
 	}
 	c.integer(at+".in_flight", &e.InFlight, 0, maxInFlight, "")
-	c.price(at+".prompt_price", e.PromptPrice)
-	c.price(at+".completion_price", e.CompletionPrice)
+	c.price(at+".prompt_price", e.PromptPrice, aMillionTokens)
+	c.price(at+".completion_price", e.CompletionPrice, aMillionTokens)
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}
@@ -238,6 +238,7 @@ func checkPools(c *checker, pools []Pool, provider string) {
 		checkMachines(c, at+".machines", p.Machines, provider)
 		p.checkProvisioning(c, at+".provisioning", provider)
 		p.checkMachineKeys(c, at, provider)
+		c.price(at+".price", p.Price, anHour)
 		c.integer(at+".requests_per_minute", &p.RequestsPerMinute, 0, maxPerMinute, "")
 		c.integer(at+".tokens_per_minute", &p.TokensPerMinute, 0, maxPerMinute, "")
 		names[p.Name] = true

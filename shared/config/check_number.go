@@ -45,11 +45,17 @@ func (c *checker) integer(field string, x *int, low, high int, hint string) {
 	}
 }
 
-func (c *checker) price(field string, x float64) {
+func (c *checker) price(field string, x float64, of string) {
 	if !(x >= 0 && x <= maxPrice) {
-		c.add(field, "must be between 0 and %d dollars for a million tokens, is %g", maxPrice, x)
+		c.add(field, "must be between 0 and %d dollars for %s, is %g", maxPrice, of, x)
 	}
 }
+
+// What prices are for, in messages.
+const (
+	aMillionTokens = "a million tokens"
+	anHour         = "an hour of a machine"
+)
 
 func (c *checker) notNegative(field string, d Duration) {
 	if d < 0 {

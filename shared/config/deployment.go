@@ -194,6 +194,9 @@ type Pool struct {
 	// Provisioning is how the machines of a group are bought; default: ProvisioningSpot.
 	Provisioning string `toml:"provisioning"`
 	PoolMachines
+	// Price is what a machine of the pool costs in an hour, in dollars; 0 is the list price of
+	// its type, and outside a cloud unknown.
+	Price float64 `toml:"price"`
 	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
 	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
 	// answers.

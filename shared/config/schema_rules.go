@@ -246,6 +246,7 @@ func schemaRules() map[string]schemaRule {
 		"Pool.revision": text, "Pool.executor": choice("", ExecutorInfer, ExecutorTrain),
 		"Pool.machines":            choice("", MachinesGroup, MachinesCloudRun),
 		"Pool.provisioning":        choice("", ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard),
+		"Pool.price":               between(0, maxPrice),
 		"Pool.requests_per_minute": between(0, maxPerMinute), "Pool.tokens_per_minute": between(0, maxPerMinute),
 		"PoolMachines.instance_types":  {noDefault: true},
 		"PoolMachines.server":          choice(append([]string{""}, servers.Names()...)...),

@@ -13,6 +13,7 @@ import (
 	"cloud.google.com/go/compute/metadata"
 
 	"rollout/shared/capacity"
+	"rollout/shared/core/cost"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 )
@@ -38,8 +39,9 @@ type Instance struct {
 	options InstanceOptions
 
 	mu     sync.Mutex
-	id     string // "" until known
-	warned bool   // the log has a warning that the id is unknown
+	id     string    // "" until known
+	warned bool      // the log has a warning that the id is unknown
+	kind   cost.Kind // zero until known
 }
 
 var _ capacity.Source = (*Instance)(nil)
@@ -96,7 +98,43 @@ func (i *Instance) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	if err != nil && i.firstWarning() {
 		i.options.Logger.WarnContext(ctx, "cannot read the instance's id", observe.KeyError, err)
 	}
+	if err == nil {
+		kind := i.readKind(ctx)
+		inventory.Type, inventory.Class = kind.Type, kind.Class
+	}
 	return inventory, nil
+}
+
+// machineType is the format of an instance's type in the metadata. Example:
+// "projects/123/machineTypes/g2-standard-8".
+var machineType = regexp.MustCompile(`^projects/[^/]+/machineTypes/([a-z0-9][a-z0-9-]{0,62})$`)
+
+// readKind returns the instance's type and whether it is a spot machine and caches them,
+// zero if the metadata lacks them: only the costs of runs depend on it.
+func (i *Instance) readKind(ctx context.Context) cost.Kind {
+	i.mu.Lock()
+	kind := i.kind
+	i.mu.Unlock()
+	if kind.Type != "" {
+		return kind
+	}
+	content, err := i.read(ctx, "instance/machine-type")
+	found := machineType.FindStringSubmatch(content)
+	if err != nil || found == nil {
+		return cost.Kind{}
+	}
+	preemptible, err := i.read(ctx, "instance/scheduling/preemptible")
+	if err != nil {
+		return cost.Kind{}
+	}
+	kind = cost.Kind{Type: found[1], Class: cost.OnDemand}
+	if strings.EqualFold(preemptible, "TRUE") {
+		kind.Class = cost.Spot
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kind = kind
+	return kind
 }
 
 // firstWarning reports whether it is called for the first time.

@@ -49,7 +49,23 @@ func executionOf(machine string) (execution, index string, ok bool) {
 func (t Task) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	inventory, err := t.machine.Inventory(ctx)
 	inventory.Instance = t.id
+	inventory.Type, inventory.Class = taskType(inventory.GPUs), taskClass
 	return inventory, err
+}
+
+// taskClass is the class of a task: it is billed by the second at one price.
+const taskClass = "task"
+
+// taskType returns the type of a task by its GPU; "" without one. Examples: "cloud-run-l4",
+// "cloud-run-rtx-pro-6000".
+func taskType(gpus []capacity.GPU) string {
+	if len(gpus) == 0 {
+		return ""
+	}
+	if strings.Contains(gpus[0].Name, "L4") {
+		return "cloud-run-l4"
+	}
+	return "cloud-run-rtx-pro-6000"
 }
 
 // Notices returns the machine's own notices; see capacity.Source.

@@ -10,6 +10,7 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/fault"
 )
 
@@ -165,7 +166,8 @@ func TestJSON(t *testing.T) {
 				`"duplicates":9,"copies":10}`},
 		{WorkerMark{1, 2, "why", at}, `{"schema":1,"sequence":2,"draining":"why","failed":"2025-01-01T00:00:00Z"}`},
 		{WorkerMark{Schema: 1}, `{"schema":1,"sequence":0}`},
-		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1"}, `{"host":"h","pid":1,"cpus":2,"instance":"i-1"}`},
+		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1", cost.Kind{}, time.Time{}, 0},
+			`{"host":"h","pid":1,"cpus":2,"instance":"i-1"}`},
 	} {
 		if got := string(Encode(c.value)); got != c.want {
 			t.Errorf("%T:\ngot  %s\nwant %s", c.value, got, c.want)
@@ -180,7 +182,7 @@ func TestSummaryFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class
-		copies shards prompt_tokens completion_tokens wasted_tokens cost_usd model workers created_at started_at ended_at
+		copies shards prompt_tokens completion_tokens wasted_tokens cost_usd cost model workers created_at started_at ended_at
 		seconds outputs errors`) {
 		if _, ok := got[name]; !ok {
 			t.Errorf("the field %s is missing", name)

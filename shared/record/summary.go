@@ -26,7 +26,8 @@ type Summary struct {
 	CompletionTokens int64          `json:"completion_tokens"`
 	WastedTokens     int64          `json:"wasted_tokens"`
 	WastedEstimated  int64          `json:"wasted_estimated,omitempty"` // of the wasted tokens
-	CostUSD          float64        `json:"cost_usd"`
+	CostUSD          float64        `json:"cost_usd"`                   // the sum of the lines of Cost
+	Cost             Cost           `json:"cost"`
 	Model            string         `json:"model"`
 	Workers          []string       `json:"workers"`
 	CreatedAt        time.Time      `json:"created_at"`

@@ -311,6 +311,9 @@ func (s screen) details(r status.Status) string {
 	line("shards", "%s done, %s running, %s dispatched, %s planned", figures.Count(r.Shards.Done),
 		figures.Count(r.Shards.Running), figures.Count(r.Shards.Dispatched), figures.Count(r.Shards.Total))
 	line("tokens", "%s", progress.FormatTokens(r.Tokens))
+	if text := formatCost(r); text != "" {
+		line("cost", "%s", text)
+	}
 	rate := progress.FormatRate(p.Rate)
 	if t := progress.FormatTokenRate(r.TokenRate); t != "" && !s.silent(r) {
 		rate += ", " + t

@@ -65,6 +65,9 @@ func (m *Machine) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	}
 	cpus, limit := groupLimits(m.options.Files)
 	inventory := capacity.Inventory{CPUs: runtime.NumCPU(), MemoryBytes: memory, GPUs: m.gpus(ctx)}
+	if up, ok := uptime(m.options.Files); ok {
+		inventory.BootedAt = time.Now().Add(-up)
+	}
 	if cpus > 0 {
 		inventory.CPUs = min(inventory.CPUs, cpus)
 	}

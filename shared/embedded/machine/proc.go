@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
@@ -47,6 +48,24 @@ func meminfoTotal(files fs.FS) (uint64, error) {
 		}
 	}
 	return 0, fault.New(fault.Corrupt, "/proc/meminfo has no MemTotal")
+}
+
+// maxUptime is the longest time that the machine is believed to be switched on.
+const maxUptime = 100 * 365 * 24 * time.Hour
+
+// uptime returns since when the machine has been switched on, by /proc/uptime; false where
+// that does not tell.
+func uptime(files fs.FS) (time.Duration, bool) {
+	content, err := readProc(files, "proc/uptime")
+	if err != nil {
+		return 0, false
+	}
+	first, _, _ := strings.Cut(string(content), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil || !(seconds >= 0 && seconds < maxUptime.Seconds()) {
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
 }
 
 // MemoryLimit returns the memory that this process's control group allows, in bytes; 0
