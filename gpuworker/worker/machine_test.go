@@ -56,7 +56,8 @@ func TestCommitHasTheTimeOfTheMachine(t *testing.T) {
 		d.start("w1", e, priced)
 		advance(15 * time.Second) // it is ready after at least 10 s, and waits
 		before := d.heartbeat("w1")
-		if got := before.Unclaimed; before.Kind != spotL4 || before.Price != 3.6 || got.Micros() < 70e6 || got.Micros() > 76e6 {
+		if got := before.Unclaimed; before.Kind != spotL4 || before.Price != 3.6 || got.Micros() < 70e6 ||
+			got.Micros() > 76e6 {
 			t.Errorf("the heartbeat has %+v of %s, unclaimed", got, before.Kind)
 		}
 		d.sendWork(0)
