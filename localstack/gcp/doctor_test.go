@@ -79,7 +79,8 @@ func newDoctorFixture(t *testing.T) doctorFixture {
 		"GCE_METADATA_HOST="+metadata)
 	f.text = "schema_version = 1\n[cloud]\nprovider = \"gcp\"\nproject = \"test-project\"\nregion = \"europe-west4\"\n" +
 		"secrets.allowlist = [\"hf-token\"]\n[cloud.gcs]\nbucket = \"" + f.storage.Bucket + "\"\n" +
-		"[[pool]]\nname = \"small\"\nmodel = \"m\"\n[[pool]]\nname = \"task\"\nmodel = \"n\"\nmachines = \"cloud-run\"\n"
+		"[[pool]]\nname = \"small\"\nmodel = \"m\"\ninstance_types = [\"g2-standard-8\", \"g2-standard-12\"]\n" +
+		"[[pool]]\nname = \"task\"\nmodel = \"n\"\nmachines = \"cloud-run\"\n"
 	return f
 }
 

@@ -63,7 +63,7 @@ func (in *installation) launchTasks(t *testing.T, more ...string) func(fakerun.T
 		p.cmd.Env = append(in.environment(), task.Environment()...)
 		// The model rollout/tiny needs no other server; the engine of the config answers.
 		p.cmd.Env = append(p.cmd.Env, "ROLLOUT_FOLDER="+programs, "ROLLOUT_WORKER=gpuworker", "ROLLOUT_POOL=default",
-			"ROLLOUT_MODEL=rollout/tiny", "ROLLOUT_REVISION=", "TMPDIR="+temp)
+			"ROLLOUT_MODEL=rollout/tiny", "TMPDIR="+temp)
 		p.cmd.Env = append(p.cmd.Env, more...)
 		p.cmd.Stdout, p.cmd.Stderr = in.log, in.log
 		if err := subprocess.Start(p.cmd); err != nil {
