@@ -14,6 +14,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -153,6 +154,26 @@ func (s *writes) Replace(ctx context.Context, key string, value []byte, rev docu
 	return s.Store.Replace(ctx, key, value, rev)
 }
 
+// lateness is a meter that notes how late heartbeats were written, and nothing else.
+type lateness struct {
+	mu    sync.Mutex
+	beats int
+	most  time.Duration
+}
+
+func (*lateness) RecordRequest(time.Duration, error)      {}
+func (*lateness) RecordTokens(int64, int64, int64)        {}
+func (*lateness) RecordScan(observe.Scan)                 {}
+func (*lateness) AddServerSource(func() []observe.Server) {}
+
+func (l *lateness) Count(e observe.Event) {
+	if b, is := e.(observe.WorkerHeartbeat); is {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.beats, l.most = l.beats+1, max(l.most, b.Late)
+	}
+}
+
 // No shard depends on the lease of a worker that holds none, so its heartbeats need only
 // keep the lease. From the first message on they come as usual.
 func TestRestingWorkerWritesFewHeartbeats(t *testing.T) {
@@ -161,6 +182,8 @@ func TestRestingWorkerWritesFewHeartbeats(t *testing.T) {
 		d := newFixture(t, 1, 2)
 		s := &writes{Store: d.Docs, count: map[string]int{}}
 		d.Docs = s
+		late := &lateness{}
+		d.Watch.Meter = late
 		answer := func(ctx context.Context, _ int) error { return answerAfter(ctx, 10*time.Second) }
 		w := d.start("w1", &fakeExecutor{answer: answer})
 		advance(10 * time.Second)
@@ -188,6 +211,11 @@ func TestRestingWorkerWritesFewHeartbeats(t *testing.T) {
 		advance(10 * time.Minute)
 		if w.ended() {
 			t.Errorf("the worker ended: %v", w.err)
+		}
+		late.mu.Lock()
+		defer late.mu.Unlock()
+		if late.beats < 100 || late.most > 0 {
+			t.Errorf("of %d heartbeats, one was late by %s", late.beats, late.most)
 		}
 	})
 }

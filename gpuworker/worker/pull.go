@@ -107,7 +107,11 @@ func (w *Worker) startClaims(n int) bool {
 		return false
 	}
 	if n > 0 {
-		if w.resting() {
+		if now := w.Clock.Now(); w.resting() {
+			// The next heartbeat is due now or later: it is not late because of the rest.
+			if due := now.Add(-w.cfg.Timings.Interval); w.heartbeatSent.Before(due) {
+				w.heartbeatSent = due
+			}
 			w.endRest()
 		}
 		w.lastBusy = w.Clock.Now()
