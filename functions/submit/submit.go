@@ -89,7 +89,7 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 			return err
 		}
 	}
-	cfg, key, err := s.config(ctx, stem)
+	cfg, key, err := s.config(ctx, stem, e.Size)
 	m.ConfigKey = key
 	if err != nil {
 		if !s.refuses(err) {
@@ -418,8 +418,8 @@ const maxConfig = 1 << 20
 
 // config returns the config of an upload and the key of its object: the .toml
 // with the same stem, or prompts/rollout.toml, or the deployment's default, whose
-// key is "".
-func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string, error) {
+// key is "". A .toml that holds for one run is passed over for an upload of another size.
+func (s *Submitter) config(ctx context.Context, stem string, size int64) (config.Run, string, error) {
 	for _, k := range []string{stem + configSuffix, record.PromptsPrefix + "rollout.toml"} {
 		b, err := input.ReadObject(ctx, s.Blobs, k, maxConfig)
 		if fault.Is(err, fault.NotFound) {
@@ -427,6 +427,12 @@ func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string
 		}
 		if err != nil {
 			return config.Run{}, k, err
+		}
+		if one, is := config.ReadOneRun(b); is && one.Size != size {
+			if one.Before == nil {
+				continue
+			}
+			b = one.Before
 		}
 		cfg, err := config.ParseRun(k, b)
 		return cfg, k, err

@@ -93,6 +93,14 @@ func TestNearestConfigIsUsed(t *testing.T) {
 		"shared, for a nested file": {map[string]string{"prompts/rollout.toml": folder},
 			"prompts/a/b/x.jsonl", 2, "prompts/rollout.toml"},
 		"default of the deployment": {nil, "prompts/x.jsonl", 7, ""},
+		"for one run": {map[string]string{
+			"prompts/x.toml": string(config.OneRun{Size: int64(len(prompt))}.Write([]byte(own)))},
+			"prompts/x.jsonl", 1, "prompts/x.toml"},
+		"for another run, over one of its own": {map[string]string{
+			"prompts/x.toml": string(config.OneRun{Size: 1, Before: []byte(folder)}.Write([]byte(own)))},
+			"prompts/x.jsonl", 2, "prompts/x.toml"},
+		"for another run, over none": {map[string]string{
+			"prompts/x.toml": string(config.OneRun{Size: 1}.Write([]byte(own)))}, "prompts/x.jsonl", 7, ""},
 	} {
 		d := newFixture(t)
 		for k, v := range c.files {

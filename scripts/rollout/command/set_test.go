@@ -63,7 +63,7 @@ func TestSettingsHoldForOneRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		inBucket, deployment string
 		temperature          float64
-		config               string // what the plain submission leaves in the bucket; "": no one's own
+		config               string // what the plain submission leaves in the bucket; "" for no config
 		says                 string
 	}{
 		"over the bucket's own": {inBucket: own, temperature: 0.25, config: own, says: "prompts/x.toml (in the bucket"},
@@ -90,11 +90,11 @@ func TestSettingsHoldForOneRun(t *testing.T) {
 					t.Fatalf("%+v", r)
 				}
 				src, err := os.ReadFile(at)
-				if err != nil {
+				if err != nil && !(os.IsNotExist(err) && c.config == "") {
 					t.Fatal(err)
 				}
 				got, err := config.ParseRun("x.toml", src)
-				if err != nil {
+				if err != nil && len(src) > 0 {
 					t.Fatal(err)
 				}
 				if err := os.Remove(strings.TrimSuffix(at, ".toml") + ".jsonl"); err != nil { // else the next is x-2.jsonl
@@ -112,10 +112,8 @@ func TestSettingsHoldForOneRun(t *testing.T) {
 			if got.Limits.Deadline != 0 || *got.Sampling.TopP != 0.5 || *got.Sampling.Temperature != c.temperature {
 				t.Errorf("with another --set: %+v", got)
 			}
-			got, src, said := submit()
-			if got.Limits.Deadline != 0 || got.Sampling.TopP != nil || *got.Sampling.Temperature != c.temperature ||
-				c.config != "" && src != c.config || !strings.Contains(said, c.says) {
-				t.Errorf("without --set: %+v, said %q\n%s", got, said, src)
+			if _, src, said := submit(); src != c.config || !strings.Contains(said, c.says) {
+				t.Errorf("without --set: said %q, and the bucket has\n%s", said, src)
 			}
 		})
 	}

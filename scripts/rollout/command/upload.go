@@ -29,6 +29,7 @@ type upload struct {
 	configKey string
 	inBucket  []byte // the config of the object in the bucket, if it is the one that counts
 	outdated  bool   // the object at configKey held for an earlier run: it must not stay
+	remove    bool   // the object at configKey is removed; config replaces it where that is not allowed
 	source    string // names the config that counts; "" is the [defaults] of the deployment
 	counts    []byte // that config, as its file has it; nil for the [defaults]
 	part      bool   // of a file: it replaces nothing in the bucket, neither prompts nor a config
@@ -42,7 +43,7 @@ func (up upload) numbered(n int) upload {
 	}
 	stem, packed, _ := input.SplitName(up.key)
 	stem = fmt.Sprintf("%s-%d", stem, n)
-	up.key, up.configKey = stem+input.Suffix(packed), stem+".toml"
+	up.key, up.configKey, up.remove = stem+input.Suffix(packed), stem+".toml", false
 	if up.config == nil {
 		up.config = up.inBucket
 	}
@@ -75,24 +76,31 @@ func checkUpload(
 // set writes the settings over the config, for this run alone. A config that was written so for an earlier run does not
 // stay in the bucket, where the run's function would take it.
 func (up *upload) set(defaults config.Run, settings []string) error {
-	before := up.config
-	if before == nil {
-		before = up.inBucket
+	one := config.OneRun{Before: up.config}
+	if one.Before == nil {
+		one.Before = up.inBucket
 	}
 	if len(settings) == 0 && !up.outdated {
 		return nil
 	}
-	if len(settings) == 0 && before != nil {
-		up.config = before
+	if len(settings) == 0 && one.Before != nil {
+		up.config = one.Before
 		return nil
 	}
 	changed, err := config.SetRun(up.source, up.counts, defaults, settings)
 	if err != nil {
 		return err
 	}
-	if up.config = oneRunConfig(changed, before); len(settings) > 0 {
-		up.counts = changed
+	info, err := os.Stat(up.file)
+	if err != nil {
+		return unreadable(err)
 	}
+	one.Size = info.Size()
+	if up.config = one.Write(changed); len(settings) > 0 {
+		up.counts = changed
+		return nil
+	}
+	up.remove = true
 	return nil
 }
 
@@ -237,12 +245,12 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 			return err
 		}
 		if key == up.configKey {
-			before, one := beforeOneRun(src)
-			if up.outdated = one; one && before == nil {
+			one, is := config.ReadOneRun(src)
+			if up.outdated = is; is && one.Before == nil {
 				continue
 			}
-			if one {
-				src = before
+			if is {
+				src = one.Before
 			}
 			up.inBucket = src
 		}
@@ -261,6 +269,11 @@ func checkConfig(path string, src []byte) error {
 func (up upload) putConfig(ctx context.Context, in *installation.Installation) error {
 	if up.config == nil {
 		return nil
+	}
+	if up.remove {
+		if err := in.Ports.Blobs.Delete(ctx, up.configKey, ""); !fault.Is(err, fault.Denied) {
+			return err
+		}
 	}
 	_, err := in.Ports.Blobs.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{CreateOnly: up.part})
 	return err
