@@ -18,7 +18,7 @@ func TestReclaimMayDeleteRunsOnlyIfTheyExpire(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"beat/", "worker/", "open/", "run/", "ended/", "named/", "shard-??", "??"}
+	want := []string{"beat/", "worker/", "open/", "run/", "ended/", "named/", "outbox/", "shard-??", "??"}
 	if got := deleted(asUsual(t)); !slices.Equal(got, want) {
 		t.Errorf("it may delete documents in %q, want %q", got, want)
 	}
