@@ -76,6 +76,7 @@ func (a *audit) document(p *process, key string, value []byte) {
 		a.w.spending.control(key, value)
 	case "beat":
 		a.heartbeat(p, key, value)
+		a.w.machines.beat(strings.TrimPrefix(key, "beat/"), value)
 	}
 }
 

@@ -109,6 +109,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	s.checkEnd(ctx, st, s.failures)
 	s.checkBudget(ctx, st)
 	s.checkTokens(ctx, st, sum)
+	s.checkCost(st, sum)
 	shards := st.Shards + 1
 	seconds := uint64(st.EndedAt.Sub(s.startedAt).Seconds()) + 1
 	if limit := uint64(20*shards) + 8*seconds + 50; st.Steps > limit {

@@ -106,6 +106,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			s.check(t.Context(), st)
 			w.checkNeighbours(t.Context())
 			w.checkLimit()
+			w.checkMachines()
 			w.http.checkBounds()
 			s.expire(t.Context())
 		}

@@ -68,6 +68,7 @@ type world struct {
 	poison      poison
 	server      server
 	limit       limit
+	machines    machines
 	spending    spending
 	maxWords    int  // of prompts in a run with a token budget; 0: they are short
 	segmented   bool // output files are written in segments
@@ -215,12 +216,14 @@ func (w *world) runWorkers(ctx context.Context, pool, name string) {
 		}
 		defer e.Close()
 		exec := infer.New(cfg)
-		wk := worker.New(ports, worker.Config{ID: p.name, Pool: pool, Engine: engine, Timings: w.timings,
+		settings := worker.Config{ID: p.name, Pool: pool, Engine: engine, Timings: w.timings,
 			InFlight:           inFlight,
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, longestCheckpoint),
 			Drain:              5 * time.Second, Grace: 3 * time.Second, Limit: w.limit.Amount,
-			Kinds: w.kinds()},
-			input.NewIndex(ports.Blobs, ports.Docs), exec)
+			Kinds: w.kinds()}
+		w.machines.launch(p, &settings)
+		defer w.machines.end(p)
+		wk := worker.New(ports, settings, input.NewIndex(ports.Blobs, ports.Docs), exec)
 		var disturbance sync.WaitGroup
 		if w.faultsOn() && w.rand.chance("fate/"+name, 0.5) {
 			disturbance.Go(func() { w.disturb(p, wk) })
