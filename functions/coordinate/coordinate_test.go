@@ -361,6 +361,27 @@ func TestEventOutsideThePlanIsDeadLetteredAndDrainsItsSender(t *testing.T) {
 	}
 }
 
+func TestEventOfAnExpiredRunIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 1, 1)
+	const gone identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVX"
+	hosttest.Save(t, d.Ports, record.FoundKey(gone), record.FoundInput{Schema: 1, Run: gone, Expired: &record.Expired{}})
+	if err := d.Send(t.Context(), host.CoordinateQueue, events.Wakeup{Run: string(gone)}); err != nil {
+		t.Fatal(err)
+	}
+	ms, err := d.Queues.Receive(t.Context(), host.CoordinateQueue, 10, time.Minute, 0)
+	if err != nil || len(ms) != 1 {
+		t.Fatal(ms, err)
+	}
+	done := d.coordinator().HandleBatch(t.Context(), ms)
+	if len(done) != 1 || done[0] != ms[0].Receipt {
+		t.Errorf("it acknowledges %q", done)
+	}
+	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 0 {
+		t.Errorf("%v are dead letters", dead)
+	}
+}
+
 func TestEventOfUnknownRunIsDeadLetteredWithoutDrainingItsSender(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, 1)

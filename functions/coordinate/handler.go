@@ -76,6 +76,12 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 		mine[i] = evs[m]
 	}
 	rejected, err := c.Apply(ctx, id, mine)
+	if host.IsExpired(err) { // nothing is left to do for its run
+		for _, m := range members {
+			done = append(done, ms[m].Receipt)
+		}
+		return done
+	}
 	if err != nil {
 		c.warn(ctx, "events not applied", observe.KeyRun, id, "events", len(mine), observe.KeyError, err)
 		if !errors.Is(err, host.ErrNoRun) && !errors.Is(err, events.ErrTooManyHops) {

@@ -3,6 +3,7 @@ package reclaim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"rollout/functions/status"
@@ -17,7 +18,8 @@ import (
 )
 
 // Expirer deletes the documents of runs that ended long ago. It keeps those of a run that a
-// child needs: a run whose items it asks again, and which has not expired itself. What users
+// child needs: a run whose items it asks again, and which has not expired itself; and, for about
+// a day, those of a run of which people are to be told yet. What users
 // have of a run stays: its input, its files in runs/ and the snapshots of a training.
 //
 //	index of ended runs ─▶ old ones that nothing needs ─▶ noted as expiring ─▶ no child came? ─▶ noted as checked
@@ -54,6 +56,7 @@ const (
 	removers       = 32              // concurrent deletes
 	submitTime     = time.Hour       // in which submit makes a run whose name it has noted
 	goneFor        = 2 * time.Minute // from the deletion of a manifest to that of the rest
+	deliveryTime   = 25 * time.Hour  // after which no event is delivered any more
 )
 
 // NewExpirer returns an expirer.
@@ -70,7 +73,7 @@ func (e *Expirer) Expire(ctx context.Context) (more bool, err error) {
 	if _, _, err := host.Load(ctx, e.Docs, record.RunIndexKey, &x); err != nil || !x.Linked {
 		return false, err
 	}
-	if len(x.Expiring) == 0 {
+	if len(x.Expiring) < expiringAtOnce { // also beside runs of which something can't be deleted
 		if x, err = e.choose(ctx, x, now); err != nil || len(x.Expiring) == 0 {
 			return false, err
 		}
@@ -160,11 +163,15 @@ func (e *Expirer) choose(ctx context.Context, x record.RunIndex, now time.Time) 
 		}
 		for _, d := range docs {
 			after = d.Key
-			id, ok := record.RunOfEntry(d.Key)
-			if !ok {
+			if len(x.Expiring)+len(chosen) >= expiringAtOnce || isExpiring(x, d.Key) {
 				continue
 			}
-			kept, err := e.mustKeep(ctx, id, now)
+			s, err := statusOfEntry(d)
+			if err != nil {
+				e.Log.DebugContext(ctx, "an entry of an ended run can't be read", observe.KeyError, err)
+				continue
+			}
+			kept, err := e.mustKeep(ctx, s.Run, now)
 			if err != nil {
 				return x, err
 			}
@@ -181,17 +188,25 @@ func (e *Expirer) choose(ctx context.Context, x record.RunIndex, now time.Time) 
 		return x, nil
 	}
 	return changeIndex(ctx, e.Docs, func(x record.RunIndex) (record.RunIndex, bool, error) {
-		if len(x.Expiring) > 0 { // another call was first
-			return x, false, nil
+		x.ExpireAfter = after
+		for _, of := range chosen { // another call may have been faster
+			if len(x.Expiring) < expiringAtOnce && !isExpiring(x, of.Entry) {
+				x.Expiring = append(x.Expiring, of)
+			}
 		}
-		x.Expiring, x.ExpireAfter = chosen, after
 		return x, true, nil
 	})
 }
 
+// isExpiring reports whether the run with that entry is expiring.
+func isExpiring(x record.RunIndex, entry string) bool {
+	return slices.ContainsFunc(x.Expiring, func(of record.Expiring) bool { return of.Entry == entry })
+}
+
 // mustKeep returns why the documents of an ended run are kept; "" if they need not be.
 func (e *Expirer) mustKeep(ctx context.Context, id identity.RunID, now time.Time) (why string, err error) {
-	docs, err := e.Docs.GetMany(ctx, []string{record.OpenRunKey(id), record.ManifestKey(id), record.CoordinatorKey(id)})
+	docs, err := e.Docs.GetMany(ctx, []string{record.OpenRunKey(id), record.ManifestKey(id), record.CoordinatorKey(id),
+		record.OutboxKey(record.RunSubject(id))})
 	if err != nil {
 		return "", fault.Wrap(err, "read run %s", id)
 	}
@@ -205,6 +220,10 @@ func (e *Expirer) mustKeep(ctx context.Context, id identity.RunID, now time.Time
 	}
 	if m.Run != "" && m.Refused == "" && !s.Phase.Ended() {
 		return "it has not ended", nil
+	}
+	var told record.OutboxEntry
+	if docs[3].Revision != "" && decode(docs[3], &told) == nil && apart(told.At, now) < deliveryTime {
+		return "its events are not delivered", nil
 	}
 	child, err := e.neededBy(ctx, id, now)
 	if err != nil || child == "" {

@@ -17,6 +17,7 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
@@ -46,6 +47,7 @@ func (d fixture) old(r identity.RunID, shards int, edit ...func(*record.Manifest
 	d.save(record.ControlKey(r), record.Control{Schema: 1})
 	d.save(record.PlanKey(r), record.Plan{Schema: 1})
 	d.save(record.PlanLeaseKey(r), record.PlanLease{Schema: 1})
+	d.save(record.NotifyKey(record.RunSubject(r)), record.Notifications{Schema: 1})
 	for n := range shards {
 		d.save(identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done})
 	}
@@ -197,7 +199,14 @@ func TestRunIsKeptThatAnotherOneNeeds(t *testing.T) {
 		"a refused child": {func(d fixture) {
 			d.old(second, 0, asChild(id), func(m *record.Manifest) { m.Refused = "why" })
 		}, false},
-		"no child":                                {func(fixture) {}, false},
+		"no child": {func(fixture) {}, false},
+		"its events are not delivered yet": {func(d fixture) {
+			d.save(record.OutboxKey(record.RunSubject(id)), record.OutboxEntry{Schema: 1, At: time.Now()})
+		}, true},
+		"its events were never delivered": {func(d fixture) {
+			at := time.Now().Add(-26 * time.Hour)
+			d.save(record.OutboxKey(record.RunSubject(id)), record.OutboxEntry{Schema: 1, At: at})
+		}, false},
 		"it is in the index of open runs":         {func(d fixture) { d.addOpen(id) }, true},
 		"its manifest can't be read":              {func(d fixture) { d.spoil(record.ManifestKey(id)) }, true},
 		"its state, and so its end, is not known": {func(d fixture) { d.spoil(record.CoordinatorKey(id)) }, true},
@@ -206,7 +215,7 @@ func TestRunIsKeptThatAnotherOneNeeds(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newFixture(t)
-				d.old(id, 1)
+				m := d.old(id, 1)
 				<-time.After(keep)
 				c.given(d)
 				d.index()
@@ -215,7 +224,7 @@ func TestRunIsKeptThatAnotherOneNeeds(t *testing.T) {
 					t.Error(err)
 				}
 				after := d.of(id)
-				if kept := slices.Equal(before, after); kept != c.kept {
+				if kept := slices.Equal(before, after); kept != c.kept || !kept && !slices.Equal(after, leftOf(m)) {
 					t.Errorf("of %v\nare left %v", before, after)
 				}
 			})
@@ -358,6 +367,49 @@ func TestExpiredRunsAreCountedOnceByTwoCalls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stubbornDocs has a document that can't be deleted.
+type stubbornDocs struct {
+	document.Store
+	key string
+}
+
+func (s stubbornDocs) Delete(ctx context.Context, key string, rev document.Revision) error {
+	if key == s.key {
+		return fault.New(fault.Denied, "not permitted")
+	}
+	return s.Store.Delete(ctx, key, rev)
+}
+
+func TestRunThatCannotBeDeletedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	const third identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVY"
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.old(id, 1)
+		damaged := d.old(third, 1)
+		d.spoil(record.EndedKey(damaged.CreatedAt, third))
+		d.index()
+		<-time.After(2 * keep)
+		stubborn := d
+		stubborn.Ports.Docs = stubbornDocs{d.Docs, record.PlanKey(id)}
+		if err := stubborn.expire(); !fault.Is(err, fault.Denied) {
+			t.Error(err)
+		}
+		m := d.old(second, 1)
+		<-time.After(2 * keep)
+		_ = stubborn.expire() // the run that ended later expires all the same
+		if left := d.of(second); !slices.Equal(left, leftOf(m)) {
+			t.Errorf("%v is left", left)
+		}
+		if err := d.expire(); err != nil {
+			t.Error(err)
+		}
+		if left := d.under(record.EndedPrefix); len(left) != 1 || left[0] != third {
+			t.Errorf("the runs %v are left", left)
+		}
+	})
 }
 
 // countingDocs counts the documents that are read, written and deleted.

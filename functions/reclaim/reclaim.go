@@ -168,7 +168,7 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads))
 	}
 	if o.KeepDocuments > 0 && (full || !r.idle) {
-		err = errors.Join(err, expireSome(ctx, p, o.KeepDocuments))
+		expireSome(ctx, r.Ports, o.KeepDocuments)
 	}
 	return err
 }
@@ -176,14 +176,18 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 // maxExpireCalls bounds what a call of ScanOnce does for runs that expire.
 const maxExpireCalls = 5
 
-func expireSome(ctx context.Context, p host.Ports, keep time.Duration) error {
+// expireSome logs errors: they are no reason to repeat a scan.
+func expireSome(ctx context.Context, p host.Ports, keep time.Duration) {
 	e := NewExpirer(p, ExpireOptions{Keep: keep})
 	for range maxExpireCalls {
-		if more, err := e.Expire(ctx); err != nil || !more {
-			return fault.Wrap(err, "delete the documents of runs that ended long ago")
+		more, err := e.Expire(ctx)
+		if err != nil {
+			p.Log.WarnContext(ctx, "documents of old runs are not deleted: trying again", observe.KeyError, err)
+		}
+		if err != nil || !more {
+			return
 		}
 	}
-	return nil
 }
 
 // hourly reports whether it is the first minute of an hour.

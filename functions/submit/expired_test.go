@@ -1,6 +1,7 @@
 package submit_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
@@ -101,6 +103,30 @@ func TestInputOfAnExpiredRunIsRunAgainOnlyIfItIsUploadedAgain(t *testing.T) {
 		if runs := d.manifest(again).Run != ""; runs != c.runs || runs && err != nil || !runs && !host.IsExpired(err) {
 			t.Errorf("%s: the upload is the run %+v, %v", name, d.manifest(again), err)
 		}
+	}
+}
+
+// deniedDocs are documents that this process may not create.
+type deniedDocs struct{ document.Store }
+
+func (deniedDocs) Create(context.Context, string, []byte) (document.Revision, error) {
+	return "", fault.New(fault.Denied, "not permitted")
+}
+
+// An event is repeated if it could not be noted that its object is the input of a run that has
+// expired.
+func TestUnnotedInputOfAnExpiredRunIsAnError(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.end(d.upload("prompts/x.jsonl", prompt).Run)
+	d.expire()
+	again := d.put("prompts/x.jsonl", prompt)
+	again.Found = string(blob.Kept)
+	p := d.Ports
+	p.Docs = deniedDocs{d.Docs}
+	s := submit.New(p, submit.Options{Deployment: d.deploy, At: d.at, Moved: func(string, string) bool { return true }})
+	if err := s.Uploaded(t.Context(), again); !fault.Is(err, fault.Denied) {
+		t.Error(err)
 	}
 }
 

@@ -104,7 +104,10 @@ func (s *Submitter) found(ctx context.Context, e events.ObjectCreated, cfg confi
 		m, err := host.LoadManifest(ctx, s.Docs, id)
 		var expired *host.ExpiredError
 		if errors.As(err, &expired) && s.movedSince(*expired, e) {
-			return m, false, errors.Join(err, s.noteFound(ctx, id, e))
+			if err := s.noteFound(ctx, id, e); err != nil {
+				return m, false, err
+			}
+			return m, false, expired
 		}
 		if errors.Is(err, host.ErrNoRun) { // an upload that did not become a run
 			continue

@@ -17,7 +17,8 @@ const (
 	maxServers   = 256
 	maxPerMinute = 1_000_000_000
 	maxSettle    = Duration(time.Hour)
-	// minKeepDocuments is longer than a message or a worker may be late without being given up.
+	// minKeepDocuments leaves time to look at an ended run, and is longer than a worker may be
+	// stopped before its shards are another one's.
 	minKeepDocuments = Duration(time.Hour)
 	maxPrice         = 1_000_000 // dollars for a million tokens
 
