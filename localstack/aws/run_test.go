@@ -112,18 +112,32 @@ func (s stores) completeRun(t *testing.T, toml, file string, crash bool) ([2]str
 	if err != nil {
 		t.Fatal(err)
 	}
+	deploy := deployment()
+	uploads := make(chan blob.Upload, 2)
+	uploads <- blob.Upload{Info: info}
+	uploads <- blob.Upload{Info: info}
+	s.start(ctx, &all, deploy, uploads, crash)
+	id := identity.UploadRun(deploy.Bucket, key, info.Version)
+	return s.results(t, id), id
+}
+
+func deployment() config.Deployment {
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
 	deploy.Health.SelfFence = config.Duration(10 * time.Second)
 	deploy.Health.FailureTimeout = config.Duration(12 * time.Second)
-	uploads := make(chan blob.Upload, 2)
-	uploads <- blob.Upload{Info: info}
-	uploads <- blob.Upload{Info: info}
+	return deploy
+}
+
+// start starts the functions and three workers, which end with ctx. With crash the first
+// worker crashes after 30 answers.
+func (s stores) start(ctx context.Context, all *sync.WaitGroup, deploy config.Deployment, uploads <-chan blob.Upload,
+	crash bool) *inprocess.System {
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: deploy, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	for n := range 3 {
 		alive, end := context.WithCancel(ctx)
-		defer end()
+		context.AfterFunc(ctx, end)
 		var answers atomic.Int64
 		config := infer.Config{Engine: mock.New(mock.Config{Delay: 20 * time.Millisecond}), Clock: clock.System{},
 			Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}
@@ -147,8 +161,7 @@ func (s stores) completeRun(t *testing.T, toml, file string, crash bool) ([2]str
 			}
 		})
 	}
-	id := identity.UploadRun(deploy.Bucket, key, info.Version)
-	return s.results(t, id), id
+	return system
 }
 
 // generatedAt matches the only part of a row that differs between two runs.

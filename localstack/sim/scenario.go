@@ -203,7 +203,7 @@ func (s *scenario) submit(ctx context.Context) {
 	s.id, s.planOf = m.Run, m.Run
 	s.spending.follow(s.id)
 	p := s.start(ctx, "submitter", 0)
-	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy, Kinds: s.kinds()})
+	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy, Kinds: s.kinds(), Inputs: s.inputLimits()})
 	for range 1 + s.rand.intN("submissions", 3) {
 		for {
 			err := sub.Create(ctx, m, s.cfg)
@@ -213,6 +213,15 @@ func (s *scenario) submit(ctx context.Context) {
 			s.tracef("submit again: %v", err)
 		}
 	}
+}
+
+// inputLimits have every other run list its files in parts of one or two, if it has several.
+func (s *scenario) inputLimits() *record.InputLimits {
+	l := record.DefaultInputLimits()
+	if s.seed%2 == 0 {
+		l.Inline, l.Part, l.Head = 1, 1+int(s.seed/2%2), 1
+	}
+	return &l
 }
 
 // act performs the user's action during the run.
