@@ -29,8 +29,8 @@ func cleanCommand(e *Env) *cobra.Command {
 		Long: "Deletes work/RUN/ of ended runs, and unfinished uploads in pending/ that are older than a day. That is the\n" +
 			"index which `rollout retry` reads, so such a run can't be retried any more. Runs with items that failed or\n" +
 			"have no answer are therefore kept, unless they are named or --all is set.\n\n" +
-			"It keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they\n" +
-			"retry, and says how much that is.\n\n" + runHelp,
+			"It keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that kept\n" +
+			"ones retry, and says how much that is.\n\n" + runHelp,
 	}
 	dir := dirFlag(c)
 	var o cleanOptions
@@ -88,11 +88,11 @@ type cleanOptions struct {
 	named          []identity.RunID // these alone; empty: all
 }
 
-// why returns why clean keeps an ended run; "" if it does not.
-func (o cleanOptions) why(r status.Status, needed map[identity.RunID]bool, now time.Time) string {
+// why returns why the options keep an ended run; "" if they do not.
+func (o cleanOptions) why(r status.Status, now time.Time) string {
 	switch {
-	case needed[r.Run]:
-		return keptByChild
+	case len(o.named) > 0 && !slices.Contains(o.named, r.Run):
+		return keptUnnamed
 	case len(o.named) > 0:
 		return ""
 	case now.Sub(r.Ended()) < o.olderThan:
@@ -111,24 +111,33 @@ func (e *Env) clean(
 	ctx context.Context, l *installation.Local, runs []status.Status, o cleanOptions,
 ) (out cleaned, err error) {
 	out.DryRun, out.Runs = o.dry, []cleanedRun{}
-	needed, now := ancestorsOfOpen(runs), e.Clock.Now()
+	now := e.Clock.Now()
+	needed, err := o.ancestorsOfKept(ctx, l.Bucket, runs, now)
+	if err != nil {
+		return out, err
+	}
+	for _, id := range o.named { // before anything is deleted
+		if child := needed[id]; child != "" {
+			return out, &fault.Error{Kind: fault.Conflict,
+				Err:    fmt.Errorf("run %s retries run %s and reads its files", child, id),
+				Remedy: "name both once both have ended"}
+		}
+	}
 	for _, r := range runs {
 		if !r.Phase.Ended() || len(o.named) > 0 && !slices.Contains(o.named, r.Run) {
 			continue
 		}
 		c := cleanedRun{Run: r.Run, Name: r.Name, Failed: r.Items.AtFault(), Unanswered: r.Items.Unanswered,
-			Kept: o.why(r, needed, now)}
+			Kept: o.why(r, now)}
+		if needed[r.Run] != "" {
+			c.Kept = keptByChild
+		}
 		c.freed, err = cleanUnder(ctx, l.Bucket, record.WorkPrefix+string(r.Run)+"/", time.Time{}, o.dry || c.Kept != "")
 		if err != nil {
 			return out, fault.Wrap(err, "clean run %s", r.Run)
 		}
 		if c.Objects == 0 {
 			continue
-		}
-		if c.Kept == keptByChild && len(o.named) > 0 {
-			return out, &fault.Error{Kind: fault.Conflict,
-				Err:    fmt.Errorf("an open run retries run %s and reads its files", r.Run),
-				Remedy: "wait until that has ended"}
 		}
 		out.Runs = append(out.Runs, c)
 		if c.Kept == "" {
@@ -145,21 +154,36 @@ func (e *Env) clean(
 	return out, out.addUpKept(ctx, l)
 }
 
-// ancestorsOfOpen returns the runs whose work files an open child of them reads.
-func ancestorsOfOpen(runs []status.Status) map[identity.RunID]bool {
+// ancestorsOfKept returns, for each run whose work files a kept descendant reads, one such descendant: one that is open
+// or, as it could be retried, one that has ended and still has its own work files.
+func (o cleanOptions) ancestorsOfKept(
+	ctx context.Context, bucket blob.Store, runs []status.Status, now time.Time,
+) (map[identity.RunID]identity.RunID, error) {
 	parents := map[identity.RunID]identity.RunID{}
 	for _, r := range runs {
 		if r.Parent != nil {
 			parents[r.Run] = r.Parent.Run
 		}
 	}
-	needed := map[identity.RunID]bool{}
+	needed := map[identity.RunID]identity.RunID{}
 	for _, r := range runs {
-		for id := parents[r.Run]; id != "" && !r.Phase.Ended() && !needed[id]; id = parents[id] {
-			needed[id] = true
+		if parents[r.Run] == "" || r.Phase.Ended() && o.why(r, now) == "" {
+			continue
+		}
+		if r.Phase.Ended() {
+			own, err := bucket.List(ctx, record.WorkPrefix+string(r.Run)+"/", "", 1)
+			if err != nil {
+				return nil, fault.Wrap(err, "look for the work files of run %s", r.Run)
+			}
+			if len(own) == 0 {
+				continue
+			}
+		}
+		for id := parents[r.Run]; id != "" && needed[id] == ""; id = parents[id] {
+			needed[id] = r.Run
 		}
 	}
-	return needed
+	return needed, nil
 }
 
 // cleanUnder deletes the objects with the prefix, one page after the other; if dry, it only counts them. If before is

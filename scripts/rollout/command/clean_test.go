@@ -105,3 +105,35 @@ func TestCleanRefusesWhatItCannotDelete(t *testing.T) {
 	check(t, f.rollout("clean", "--older-than", "soon"), 2, "", `--older-than "soon" is not a duration`)
 	check(t, f.rollout("clean", "--all", "nightly"), 2, "", "leave them out, or the names")
 }
+
+// B retries A, which has all its answers, and has failed items: it is kept, and so is A, whose plan it reads.
+func TestCleanKeepsAncestorsOfKeptRuns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.addRun(runA, "first", 72*time.Hour, run.Completed)
+	f.answerAll(runA)
+	f.addRun(runB, "again", 48*time.Hour, run.CompletedWithErrors)
+	f.addRun(runC, "other", 48*time.Hour, run.Completed)
+	f.answerAll(runC)
+	m := hosttest.Load[record.Manifest](t, f.Ports, record.ManifestKey(runB))
+	m.Parent = &record.Parent{Run: runA, Selection: record.Selection{Finish: []string{"length"}}}
+	f.save(record.ManifestKey(runB), m)
+	for _, id := range []identity.RunID{runA, runB, runC} {
+		f.put("work/"+string(id)+"/plan/000000.json", "1234")
+	}
+	check(t, f.rollout("clean", string(runC), string(runA)), 1, "", "run "+string(runB)+" retries run "+string(runA))
+	if _, err := f.Bucket.Stat(t.Context(), "work/"+string(runC)+"/plan/000000.json", ""); err != nil {
+		t.Errorf("a refused clean has deleted: %v", err)
+	}
+	for _, flags := range [][]string{{"clean"}, {"clean", "--all", "--older-than", "60h"}} {
+		if r := f.rollout(flags...); r.code != 0 || strings.Contains(r.out, string(runA)) {
+			t.Errorf("%v: %+v", flags, r)
+		}
+		if _, err := f.Bucket.Stat(t.Context(), "work/"+string(runA)+"/plan/000000.json", ""); err != nil {
+			t.Errorf("%v: the plan that the kept retry reads is gone: %v", flags, err)
+		}
+	}
+	if r := f.rollout("clean", string(runA), string(runB)); !strings.Contains(r.out, "\nfreed 8 B in 2 objects\n") {
+		t.Errorf("both are named: %+v", r)
+	}
+}

@@ -43,15 +43,16 @@ type cleanedRun struct {
 	// Failed and Unanswered are the items that can't be asked again without it.
 	Failed     uint64 `json:"failed"`
 	Unanswered uint64 `json:"unanswered"`
-	// Kept is why it is not deleted: "unanswered", "open_retry" or "young"; "" if it is.
+	// Kept is why it is not deleted: "unanswered", "retried" or "young"; "" if it is.
 	Kept string `json:"kept,omitempty"`
 }
 
 // The reasons for which an ended run is kept.
 const (
 	keptUnanswered = "unanswered" // items of it can be asked again
-	keptByChild    = "open_retry" // an open run retries it
+	keptByChild    = "retried"    // a run that is kept retries it
 	keptYoung      = "young"      // it ended too short ago
+	keptUnnamed    = "unnamed"    // others are named; the output has no such run
 )
 
 // freed is what was, or would be, deleted.

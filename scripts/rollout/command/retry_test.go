@@ -157,7 +157,7 @@ func TestCleanKeepsWhatAnOpenChildReads(t *testing.T) {
 	}
 	f.checkClean([]string{"clean", "--all"}, string(other)+"  sibling  freed 4 B in 1 object; "+
 		"it can't be retried afterwards (2 failed)\nfreed 4 B in 1 object\n", "0 B in runs/, 0 B in prompts/, 12 B in work/")
-	check(t, f.rollout("clean", string(runA)), 1, "", "an open run retries run "+string(runA)+" and reads its files")
+	check(t, f.rollout("clean", string(runA)), 1, "", " retries run "+string(runA)+" and reads its files")
 	f.end(runC, run.Completed)
 	r := f.rollout("clean", "--all")
 	if r.code != 0 || !strings.Contains(r.out, "\nfreed 12 B in 3 objects\n") {
