@@ -281,7 +281,8 @@ func TestStatusShowsWorkersAndQueues(t *testing.T) {
 `+nightlyWorkers+"\nnightly: "+away+"\n")
 	r := f.rollout("status", "nightly")
 	for _, want := range []string{"blocked by  " + away + "\n",
-		"items       55 of 100 (55%), 5 of them not committed yet\n", "rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
+		"items       55 of 100 (55%), 5 of them in shards that are not done\n",
+		"rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
 		"last answer 2026-03-01T13:00:00Z (0s ago)\n", "  2 (5/25), 3  3       default  box:12\n"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the run lacks %q:\n%s", want, r.out)
@@ -297,7 +298,7 @@ WORKER  STATE        SEEN  BUSY   RATE   TOKENS/S  MEDIAN  SHARDS               
 w-1     ready        0.3s  60/64  2.5/s  50        2.1s    nightly 2 (5/25), 3  3       default  box:12
 w-2     engine down  1.0s  0/64   0/s    0         -       -                    0       default  box:13
 
-queues: work-default 2 in flight or delayed
+messages in queues: work-default 2 being handled or delayed
 `
 
 func TestStatusNotesUploadsThatAreNotRuns(t *testing.T) {

@@ -467,7 +467,7 @@ func (s screen) queues() string {
 		for _, c := range []struct {
 			n    int
 			name string
-		}{{q.Waiting, "waiting"}, {q.Hidden, "in flight or delayed"}, {q.Dead, "dead letters"}} {
+		}{{q.Waiting, "waiting"}, {q.Hidden, "being handled or delayed"}, {q.Dead, "dead letters"}} {
 			if c.n > 0 {
 				counts = append(counts, fmt.Sprintf("%d %s", c.n, c.name))
 			}
@@ -479,5 +479,5 @@ func (s screen) queues() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return s.paragraph("queues: " + strings.Join(parts, "; "))
+	return s.paragraph("messages in queues: " + strings.Join(parts, "; "))
 }

@@ -297,7 +297,7 @@ func (s screen) details(r status.Status) string {
 	}
 	uncommitted := ""
 	if r.Items.Uncommitted > 0 {
-		uncommitted = fmt.Sprintf(", %s of them not committed yet", progress.Count(r.Items.Uncommitted))
+		uncommitted = fmt.Sprintf(", %s of them in shards that are not done", progress.Count(r.Items.Uncommitted))
 	}
 	line("items", "%s of %s (%s)%s", progress.Count(r.Items.Processed()), progress.Count(r.Items.Total),
 		progress.Percent(r.Items.Processed(), r.Items.Total), uncommitted)

@@ -137,8 +137,11 @@ func WriteSummary(
 		line("finish", FormatFinishReasons(s))
 	}
 	if s.MostlyCut() {
-		line("cut", fmt.Sprintf("%s of %s reached the length limit: raise max_tokens, or the model's context",
-			Count(uint64(s.CutAtLength())), figures.Of(s.Items.Done, "answer")))
+		cut, err := readCut(ctx, bucket, s.Outputs)
+		if err != nil {
+			return err
+		}
+		line("cut", cut.text(s))
 	}
 	rows, err := readFirstRows(ctx, bucket, s.Outputs)
 	switch {
