@@ -34,8 +34,9 @@ if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout
     exit 1
   fi
   log=${TMPDIR:-/tmp}/server.log
-  "${server[@]}" > >(tee "$log" >&2) 2>&1 &
+  "${server[@]}" >"$log" 2>&1 &
   engine=$!
+  tail -n +1 -f --pid "$engine" "$log" >&2 & # into the log of the task, until the server ends
   until curl -fsS -m 5 -o /dev/null http://127.0.0.1:8000/health; do
     if ! kill -0 "$engine" 2>/dev/null; then
       cause=$(tail -n 200 "$log" | "$program" machine cause) || cause="see the log of the task"
