@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"rollout/localstack/aws/fakeaws"
+	catalog "rollout/shared/prices"
 )
 
 // Line is one position of a bill.
@@ -45,15 +46,15 @@ func putClass(operation string) bool {
 
 // Positions of a bill, in their order.
 const (
-	objectPuts  = "S3 puts, copies, lists"
-	objectGets  = "S3 gets"
-	writes      = "DynamoDB writes"
-	reads       = "DynamoDB reads"
-	messages    = "SQS requests"
-	secrets     = "Secrets Manager requests"
-	invocations = "Lambda invocations"
-	durations   = "Lambda durations"
-	logs        = "CloudWatch logs"
+	objectPuts  = catalog.S3Puts
+	objectGets  = catalog.S3Gets
+	writes      = catalog.DynamoDBWrites
+	reads       = catalog.DynamoDBReads
+	messages    = catalog.SQSRequests
+	secrets     = catalog.SecretRequests
+	invocations = catalog.LambdaCalls
+	durations   = catalog.LambdaTime
+	logs        = catalog.LambdaLogs
 )
 
 // sums are the billed units by position.

@@ -1,5 +1,10 @@
 package main
 
+import (
+	"rollout/shared/config"
+	catalog "rollout/shared/prices"
+)
+
 // prices are a region's list prices in US dollars.
 type prices struct {
 	Region, Date, Source string
@@ -17,16 +22,18 @@ type prices struct {
 	FreeLogGB              float64
 }
 
+// listed are the prices by which summaries of runs count.
+var listed = catalog.Of(config.ProviderAWS)
+
 // usEast1 are the list prices of us-east-1, without taxes and discounts.
 var usEast1 = prices{
-	Region: "us-east-1", Date: "2025-11",
-	Source: "aws.amazon.com/{s3,dynamodb,sqs,lambda,cloudwatch,secrets-manager}/pricing",
-	S3Put:  0.005 / 1000, S3Get: 0.0004 / 1000,
-	Write: 0.625 / 1e6, Read: 0.125 / 1e6,
-	SQS:        0.40 / 1e6,
-	Invocation: 0.20 / 1e6, GBSecond: 0.0000133334,
-	SecretRequest: 0.05 / 10_000,
-	LogGB:         0.50,
+	Region: "us-east-1", Date: listed.Date, Source: listed.Source,
+	S3Put: listed.Unit(catalog.S3Puts), S3Get: listed.Unit(catalog.S3Gets),
+	Write: listed.Unit(catalog.DynamoDBWrites), Read: listed.Unit(catalog.DynamoDBReads),
+	SQS:        listed.Unit(catalog.SQSRequests),
+	Invocation: listed.Unit(catalog.LambdaCalls), GBSecond: listed.Unit(catalog.LambdaTime),
+	SecretRequest: listed.Unit(catalog.SecretRequests),
+	LogGB:         listed.Unit(catalog.LambdaLogs),
 	Alarm:         0.10, Secret: 0.40,
 	FreeSQS: 1e6, FreeCalls: 1e6, FreeSeconds: 400_000, FreeAlarms: 10, FreeLogGB: 5,
 }

@@ -30,10 +30,12 @@ import (
 	"rollout/localstack/gcp/fakepubsub"
 	"rollout/localstack/subprocess"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/ownership"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 )
 
@@ -44,24 +46,27 @@ var measureCost = flag.Bool("cost", false, "count requests of a run and of idle 
 // tiers. Sources: cloud.google.com/{firestore,storage,run,pubsub,scheduler}/pricing and
 // cloud.google.com/stackdriver/pricing, as of 2025-11.
 var listPrices = map[string]float64{
-	writes: 0.09 / 100_000, reads: 0.03 / 100_000, deletes: 0.01 / 100_000,
-	classA: 0.005 / 1000, classB: 0.0004 / 1000,
-	pubsubKB:    40.0 / (1 << 30), // a TiB; each request counts as 1 KB at least
-	invocations: 0.40 / 1e6, cpuSeconds: 0.000024, gibSeconds: 0.0000025,
+	writes: listed.Unit(writes), reads: listed.Unit(reads), deletes: listed.Unit(deletes),
+	classA: listed.Unit(classA), classB: listed.Unit(classB),
+	pubsubKB:    listed.Unit(pubsubKB), // each request counts as 1 KB at least
+	invocations: listed.Unit(invocations), cpuSeconds: listed.Unit(cpuSeconds), gibSeconds: listed.Unit(gibSeconds),
 	scheduler: 0.10, alert: 0.10, // a month
 }
 
+// listed are the prices by which summaries of runs count.
+var listed = prices.Of(config.ProviderGCP)
+
 // Positions of the bill.
 const (
-	writes      = "Firestore writes"
-	reads       = "Firestore reads"
-	deletes     = "Firestore deletes"
-	classA      = "Cloud Storage class A"
-	classB      = "Cloud Storage class B"
-	pubsubKB    = "Pub/Sub KB"
-	invocations = "Cloud Run requests"
-	cpuSeconds  = "Cloud Run vCPU-seconds"
-	gibSeconds  = "Cloud Run GiB-seconds"
+	writes      = prices.FirestoreWrites
+	reads       = prices.FirestoreReads
+	deletes     = prices.FirestoreDeletes
+	classA      = prices.StorageClassA
+	classB      = prices.StorageClassB
+	pubsubKB    = prices.PubSubKB
+	invocations = prices.CloudRunCalls
+	cpuSeconds  = prices.CloudRunCPU
+	gibSeconds  = prices.CloudRunMemory
 	scheduler   = "Scheduler jobs"
 	alert       = "alert conditions"
 )

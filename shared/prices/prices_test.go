@@ -1,0 +1,68 @@
+package prices_test
+
+import (
+	"math"
+	"testing"
+
+	"rollout/shared/config"
+	"rollout/shared/core/cost"
+	"rollout/shared/prices"
+)
+
+// TestControlPlaneAgreesWithCountedRequests compares what a run's summary says with the
+// requests that `make cost` counted on 2026-11-30, of the work alone.
+func TestControlPlaneAgreesWithCountedRequests(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		provider string
+		shards   int
+		counted  map[string]float64
+	}{
+		{config.ProviderAWS, 65, map[string]float64{prices.S3Puts: 80, prices.S3Gets: 150, prices.DynamoDBWrites: 152,
+			prices.DynamoDBReads: 132, prices.SQSRequests: 133, prices.LambdaCalls: 14, prices.LambdaTime: 2.1}},
+		{config.ProviderAWS, 257, map[string]float64{prices.S3Puts: 285, prices.S3Gets: 548, prices.DynamoDBWrites: 566,
+			prices.DynamoDBReads: 597, prices.SQSRequests: 480, prices.LambdaCalls: 43, prices.LambdaTime: 21.2}},
+		{config.ProviderGCP, 65, map[string]float64{prices.StorageClassA: 77, prices.StorageClassB: 149,
+			prices.FirestoreWrites: 146, prices.FirestoreReads: 122, prices.PubSubKB: 196, prices.CloudRunCalls: 71,
+			prices.CloudRunCPU: 9.1, prices.CloudRunMemory: 10.4}},
+	} {
+		list, want := prices.Of(c.provider), 0.0
+		for name, n := range c.counted {
+			if list.Unit(name) == 0 {
+				t.Errorf("%s has no price of %s", c.provider, name)
+			}
+			want += n * list.Unit(name)
+		}
+		functions, storage := list.ControlPlane(c.shards, 0)
+		if got := functions + storage; math.Abs(got-want) > 0.1*want {
+			t.Errorf("%s: a run of %d shards costs $%g, counted are $%g", c.provider, c.shards, got, want)
+		}
+	}
+}
+
+// TestDefaultMachinesHavePrices asks for those that a deployment rents by default.
+func TestDefaultMachinesHavePrices(t *testing.T) {
+	t.Parallel()
+	for provider, text := range map[string]string{
+		config.ProviderAWS: "[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\n[cloud.s3]\nbucket = 'acme-prompts'\n",
+		config.ProviderGCP: "[cloud]\nprovider = 'gcp'\nregion = 'us-central1'\nproject = 'acme-prompts'\n" +
+			"[cloud.gcs]\nbucket = 'acme-prompts'\n",
+	} {
+		d, err := config.ParseDeployment("rollout.toml", []byte("schema_version = 1\n"+text+
+			"[[pool]]\nname = 'a'\nmodel = 'm'\n[[pool]]\nname = 'b'\nmodel = 'n'\nprice = 0.25\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, machine := range d.Cloud.Fleet.InstanceTypes {
+			of := cost.Kind{Type: machine, Class: cost.Spot}
+			_, spot := prices.Machine(d, "a", of)
+			_, list := prices.Machine(d, "a", cost.Kind{Type: machine, Class: cost.OnDemand})
+			if kind, own := prices.Machine(d, "b", of); spot <= 0 || spot >= list || own != 0.25 || kind != of {
+				t.Errorf("%s of %s: $%g spot, $%g else; with a price of its own $%g", machine, provider, spot, list, own)
+			}
+		}
+	}
+	if kind, usd := prices.Machine(config.DefaultDeployment(), "default", cost.Kind{}); kind.Key() != "" || usd != 0 {
+		t.Errorf("a machine without a cloud is %q at $%g", kind.Key(), usd)
+	}
+}
