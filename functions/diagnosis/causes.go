@@ -226,7 +226,8 @@ func deadlineRisk(s status.Status, now time.Time) []status.Blocker {
 // atOnce begins a sentence about the allowed requests that are in flight: "4 of 64 requests at once are".
 func (c workerTotals) atOnce() string {
 	if c.busy > c.limit {
-		return fmt.Sprintf("%s, of which %s may be in future, are", figures.Of(c.busy, "request"), figures.Count(c.limit))
+		return fmt.Sprintf("%s at once (the limit was lowered to %s) are", figures.Of(c.busy, "request"),
+			figures.Count(c.limit))
 	}
 	return fmt.Sprintf("%s of %s", figures.Count(c.busy),
 		figures.OfMany(c.limit, "request at once is", "requests at once are"))
