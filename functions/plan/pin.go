@@ -63,7 +63,8 @@ func (p *Planner) pinAgain(ctx context.Context, m record.Manifest, source int) (
 		return record.Ranges{}, err
 	}
 	src.Version = version
-	if source >= len(doc.Ranges) { // appended: any version of it is right; in a part: it is compared again next time
+	if source >= len(doc.Ranges) { // appended: any version of it is right; in a part, which never changes
+		p.inputs.Remember(m.Run, doc, source, version)
 		return src, nil
 	}
 	p.Log.InfoContext(ctx, "the input was moved, and is what was planned", observe.KeyRun, m.Run, "key", src.Key)

@@ -136,8 +136,8 @@ func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.
 	if err != nil || !ok {
 		return doc, false, err
 	}
-	defer release()
 	doc, err = p.start(ctx, m)
+	release() // before the next call is asked for
 	if errors.Is(err, errLate) {
 		return doc, false, p.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
 	}

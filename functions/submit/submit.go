@@ -196,12 +196,8 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 // create creates a completed or refused manifest, and asks for its plan.
 func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	if m.Refused == "" {
-		limits := record.DefaultInputLimits()
-		if s.opts.Inputs != nil {
-			limits = *s.opts.Inputs
-		}
 		var err error
-		if m, err = input.PutList(ctx, s.Blobs, m, limits); err != nil {
+		if m, err = input.PutList(ctx, s.Blobs, m, s.inputLimits()); err != nil {
 			return err
 		}
 	}
@@ -235,6 +231,13 @@ func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 			Endpoint: endpointOf(m)})
 	}
 	return s.announce(ctx, m)
+}
+
+func (s *Submitter) inputLimits() record.InputLimits {
+	if s.opts.Inputs != nil {
+		return *s.opts.Inputs
+	}
+	return record.DefaultInputLimits()
 }
 
 // endpointOf says where the run's rows go, for people.
@@ -300,6 +303,9 @@ func (s *Submitter) writeRefusal(ctx context.Context, m record.Manifest) error {
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := record.CheckInputs(m.Inputs); err != nil {
 		return err
+	}
+	if _, parts := record.SplitInputs(*m, s.inputLimits()); len(parts) > 0 && s.opts.At.RemoteBucket {
+		return fault.New(fault.Invalid, "%d files are too many for a run in a cloud in this version", len(m.Inputs))
 	}
 	if err := noOutput(m.Inputs); err != nil {
 		return err

@@ -592,3 +592,18 @@ func TestTooManyFilesAreRefused(t *testing.T) {
 		t.Errorf("it left %v, %v", work, err)
 	}
 }
+
+// The role of submit in a cloud may not write the parts of a list.
+func TestListOfFilesInPartsIsRefusedInACloud(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	m, limits := d.manyFiles(3), inputtest.InParts(2, 3)
+	opts := submit.Options{Deployment: d.deploy, Inputs: &limits, At: cloud.Capabilities{RemoteBucket: true}}
+	if err := submit.New(d.Ports, opts).Create(t.Context(), m, config.DefaultRun()); err != nil {
+		t.Fatal(err)
+	}
+	got := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(m.Run))
+	if !strings.Contains(got.Refused, "3 files are too many for a run in a cloud") || got.List != nil {
+		t.Errorf("refused for %q", got.Refused)
+	}
+}

@@ -96,7 +96,7 @@ func TestLoadRejectsNewerSchemasAndBrokenJSON(t *testing.T) {
 	}{
 		"this schema":  {`{"schema":1,"n":7}`, 0, true},
 		"no schema":    {`{"n":7}`, 0, true},
-		"newer schema": {`{"schema":3,"n":7}`, fault.Invalid, false},
+		"newer schema": {`{"schema":2,"n":7}`, fault.Invalid, false},
 		"not JSON":     {`{`, fault.Corrupt, false},
 		"another type": {`{"schema":1,"n":"x"}`, fault.Corrupt, false},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"sync"
 
 	"rollout/shared/blob"
@@ -195,6 +196,27 @@ func (x *Inputs) firstRange(ctx context.Context, run identity.RunID, p record.Pl
 		first += src.Count
 	}
 	return first, nil
+}
+
+// Remember keeps in the cache under which version a source in a part was found to have the
+// planned bytes, so that they are not compared again for each range.
+func (x *Inputs) Remember(run identity.RunID, plan record.Plan, i int, version string) {
+	k, ok := plan.PartOfInput(i)
+	if !ok {
+		return
+	}
+	if plan.Inherited != nil {
+		run = plan.Inherited.Plan
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p, ok := x.sources[partOf{run, k}]
+	if !ok {
+		return
+	}
+	p.Ranges = slices.Clone(p.Ranges) // readers have the others
+	p.Ranges[i-p.Input].Version = version
+	x.sources[partOf{run, k}] = p
 }
 
 // sourcePart returns a part of the plan's sources.

@@ -96,3 +96,24 @@ func TestDamagedListOfInputsIsCorrupt(t *testing.T) {
 		}
 	}
 }
+
+// What was compared once is not compared again, and other readers keep what they have.
+func TestVersionThatWasFoundIsRemembered(t *testing.T) {
+	t.Parallel()
+	p := hosttest.New()
+	ranges := []record.Ranges{{Key: "a", Version: "1"}, {Key: "b", Version: "1"}}
+	part := record.SourcePart{Schema: record.Schema, Ranges: ranges}
+	hosttest.Put(t, p, record.SourcePartKey(run, 0), string(record.Encode(part)))
+	doc := record.Plan{List: &record.SourceList{Count: 2, Parts: []record.SourceListPart{{}}}}
+	x := input.NewInputs(p.Blobs)
+	x.Remember(run, doc, 1, "2") // not read yet
+	for i, want := range []string{"1", "2"} {
+		if _, err := x.Source(t.Context(), run, doc, 0); err != nil {
+			t.Fatal(err)
+		}
+		x.Remember(run, doc, 1, "2")
+		if src, err := x.Source(t.Context(), run, doc, i); err != nil || src.Version != want {
+			t.Errorf("source %d has version %s, want %s, %v", i, src.Version, want, err)
+		}
+	}
+}

@@ -30,7 +30,11 @@ func Encode(v any) []byte {
 // of a newer schema is Invalid, because its fields may have another meaning; one
 // that is not valid JSON or has other types is Corrupt.
 func Decode(b []byte, v any, what string) error {
-	if err := checkSchema(b, what); err != nil {
+	newest := Schema
+	if _, ok := v.(*Manifest); ok {
+		newest = SchemaParts
+	}
+	if err := checkSchema(b, newest, what); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
@@ -40,7 +44,7 @@ func Decode(b []byte, v any, what string) error {
 }
 
 // checkSchema reads no further than the member schema, which Encode writes first.
-func checkSchema(b []byte, what string) error {
+func checkSchema(b []byte, newest int, what string) error {
 	o := jsonl.ReadObject(b)
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
 		if string(m.Name) != "schema" {
@@ -50,9 +54,9 @@ func checkSchema(b []byte, what string) error {
 		if err != nil {
 			return fault.WithKind(fault.Corrupt, err, "decode %s", what)
 		}
-		if version > SchemaParts {
+		if version > newest {
 			return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "upgrade this rollout",
-				Err: fault.New(fault.Invalid, "it has schema %d, and this version reads up to %d", version, SchemaParts)}
+				Err: fault.New(fault.Invalid, "it has schema %d, and this version reads up to %d", version, newest)}
 		}
 		return nil
 	}

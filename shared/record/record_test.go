@@ -201,8 +201,8 @@ func TestDecode(t *testing.T) {
 		kind     fault.Kind
 		want     string
 	}{
-		{"newer schema", `{"schema":3,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 3"},
-		{"newer schema with other types", `{"schema":3,"sequence":"one"}`, fault.Invalid, "upgrade"},
+		{"newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
+		{"newer schema with other types", `{"schema":2,"sequence":"one"}`, fault.Invalid, "upgrade"},
 		{"not JSON", `{"schema":1`, fault.Corrupt, "control/x"},
 		{"other types", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
 		{"not an object", `[1]`, fault.Corrupt, "control/x"},
