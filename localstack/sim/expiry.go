@@ -34,6 +34,8 @@ func (s *scenario) expire(ctx context.Context) {
 		return
 	}
 	manifest, files := s.manifest(ctx), s.versions(ctx)
+	st, _ := s.state(ctx, s.id)
+	shards := st.Shards
 	ctx, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -47,10 +49,10 @@ func (s *scenario) expire(ctx context.Context) {
 	}
 	all.Go(func() { s.runWorkers(ctx, "default", "late") })
 	if s.hasJudges() {
-		all.Go(func() { s.runWorkers(ctx, judges, "late judge") })
+		all.Go(func() { s.runWorkers(ctx, judges, "late-judge") })
 	}
 	all.Go(func() { s.sendSpuriousHints(ctx, manifest.Run) })
-	all.Go(func() { s.sendOldWork(ctx, manifest.Run) })
+	all.Go(func() { s.sendOldWork(ctx, manifest.Run, shards) })
 	all.Go(func() { s.submitAgain(ctx, manifest) })
 	began := time.Now()
 	for left := "runs"; left != ""; left = s.leftOfRuns(ctx) {
@@ -63,6 +65,7 @@ func (s *scenario) expire(ctx context.Context) {
 		}
 		pause(ctx, 5*time.Second)
 	}
+	pause(ctx, 2*record.ManifestTrust) // old messages come also then
 	s.checkExpired(ctx, manifest, files, child)
 }
 
@@ -105,12 +108,14 @@ func (s *scenario) lateChild(ctx context.Context) identity.RunID {
 }
 
 // sendOldWork sends work messages of the run as they were sent before its end.
-func (s *scenario) sendOldWork(ctx context.Context, id identity.RunID) {
-	ports := s.ports(s.start(ctx, "old work", 0))
-	for ctx.Err() == nil {
+func (s *scenario) sendOldWork(ctx context.Context, id identity.RunID, shards int) {
+	ports := s.ports(s.start(ctx, "old-work", 0))
+	for shards > 0 && ctx.Err() == nil {
 		pause(ctx, s.rand.duration("old work", 0, 20*time.Second))
-		old := events.Work{Run: string(id), Shard: s.rand.intN("old shard", 8), Pool: "default"}
-		_ = ports.Send(ctx, host.WorkQueue("default"), old)
+		old := events.Work{Run: string(id), Shard: s.rand.intN("old shard", shards), Pool: "default"}
+		if err := ports.Send(ctx, host.WorkQueue("default"), old); fault.Is(err, fault.Invalid) {
+			s.t.Error(err)
+		}
 	}
 }
 
@@ -119,7 +124,7 @@ func (s *scenario) submitAgain(ctx context.Context, m record.Manifest) {
 	if m.Parent != nil {
 		return
 	}
-	ports := s.ports(s.start(ctx, "late submitter", 0))
+	ports := s.ports(s.start(ctx, "late-submitter", 0))
 	sub := submit.New(ports, submit.Options{Deployment: s.deploy, Kinds: s.kinds()})
 	for ctx.Err() == nil {
 		pause(ctx, s.rand.duration("submit again", 0, 20*time.Second))
