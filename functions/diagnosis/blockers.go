@@ -326,10 +326,9 @@ func unknownModel(p status.Progress, pool string) []status.Blocker {
 
 // stalled returns a blocker if no item was finished for much longer than a
 // request takes. A worker that has just started has no row yet, and a run whose turn has not
-// come has no requests. An answer gets its row
-// after its scores, so a scoring service can be the reason as well.
+// come has no requests. An answer gets its row after its scores, so a scoring service can be the reason as well.
 func stalled(s status.Status, cfg config.Run, c poolCounts, now time.Time) []status.Blocker {
-	if s.StartedAt == nil || s.Shards.Running == 0 || slices.ContainsFunc(s.Shares, awaitsTurn) {
+	if s.StartedAt == nil || s.Shards.Running == 0 || onlyAwaitsTurn(s.Shares) {
 		return nil
 	}
 	since := *s.StartedAt

@@ -164,8 +164,9 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 	if a, ok := p.State.Allowances.Of(d.Shard); ok && a.Waits {
 		t.WaitsWith = a.Tokens
 	}
+	paused := p.State.Phase == run.Paused || p.State.Phase == run.Interrupted
 	if d.State != shard.Running {
-		t.Paused = p.State.Phase == run.Paused || p.State.Phase == run.Interrupted
+		t.Paused = paused
 		return t
 	}
 	t.Verdict = health.HolderDead
@@ -184,6 +185,7 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 	if t.Items > 0 { // a shard document writes "all items" as a very large set
 		t.Suspects = min(t.Suspects, t.Items-t.Rows)
 	}
+	t.Paused = paused && t.lost()
 	return t
 }
 

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"rollout/functions/status"
@@ -44,6 +45,13 @@ func belowShare(s status.Share) bool {
 
 // awaitsTurn reports whether all requests in the pool are of other runs.
 func awaitsTurn(s status.Share) bool { return s.Runs > 1 && s.Requests == 0 && s.AllRequests > 0 }
+
+// onlyAwaitsTurn reports whether the run has no request anywhere, and awaits its turn in a
+// pool.
+func onlyAwaitsTurn(shares []status.Share) bool {
+	return slices.ContainsFunc(shares, awaitsTurn) &&
+		!slices.ContainsFunc(shares, func(s status.Share) bool { return s.Requests > 0 })
+}
 
 // whyWeight says where the weight comes from.
 func whyWeight(s status.Share) string {

@@ -106,7 +106,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 	}
 	sum.Roles = roleCounts(m, s, t)
 	list := prices.Of(f.prices.Cloud.Provider)
-	bill := cost.NewBill(m.TokenDollars(f.prices, t.counts, sum.Roles), t.counts.Machines, s.Shards, list)
+	bill := cost.NewBill(m.TokenDollars(f.prices, t.counts, sum.Roles), t.counts.Machines, s.Sent()-s.KeptShards, list)
 	sum.CostUSD, sum.Cost = bill.Total(), record.NewCost(bill, t.counts, list)
 	if !s.StartedAt.IsZero() {
 		sum.Seconds = now.Sub(s.StartedAt).Seconds()

@@ -22,7 +22,8 @@ func (s *Status) setCost(p Progress) {
 		roles[i] = r.RoleCounts
 	}
 	list := prices.Of(p.Deployment.Cloud.Provider)
-	bill := cost.NewBill(p.Manifest.TokenDollars(p.Deployment, counts, roles), machines, p.State.Sent(), list)
+	bill := cost.NewBill(p.Manifest.TokenDollars(p.Deployment, counts, roles), machines,
+		p.State.Sent()-p.State.KeptShards, list)
 	all := shard.Counts{OK: int(s.Items.Done), Failed: int(s.Items.Failed), PromptTokens: counts.PromptTokens,
 		CompletionTokens: counts.CompletionTokens}
 	s.CostUSD, s.Cost = bill.Total(), record.NewCost(bill, all, list)

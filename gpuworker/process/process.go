@@ -113,7 +113,9 @@ func Run(ctx context.Context, o Options) (ExitReason, error) {
 			return Unusable, nil
 		}
 		o.Ports.Log.WarnContext(ctx, "worker restarts under another name", "after", err)
-		machine.Launched = time.Time{} // the first worker has counted the boot
+		if !errors.Is(err, errSkewed) { // else there was no worker yet
+			machine.Launched = time.Time{} // the first worker has counted the boot
+		}
 		select {
 		case <-ctx.Done():
 			return "", err

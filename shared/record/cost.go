@@ -8,8 +8,8 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// Cost is what a run cost, in US dollars, by line. All machines' time is in one of the lines
-// Machines, Boot and Idle.
+// Cost is what a run cost, in US dollars, by line. All of a machine's time that a run
+// claimed is in one of the lines Machines, Boot and Idle.
 type Cost struct {
 	Tokens    float64 `json:"tokens_usd"`    // of hosted models
 	Machines  float64 `json:"machines_usd"`  // while they answered the run's requests

@@ -7,8 +7,8 @@ import (
 	"rollout/functions/status"
 )
 
-// formatCost formats what a run has cost, with the lines that are not 0, the greatest part of
-// a run first; "" if nothing is known. Example: "$1.31: machines $1.20, boot $0.11".
+// formatCost formats what a run has cost, with the lines that are not 0; "" if nothing is
+// known. Example: "$1.31: machines $1.20, boot $0.11".
 func formatCost(r status.Status) string {
 	c := r.Cost
 	if r.CostUSD <= 0 && c.BusyHours <= 0 {

@@ -77,4 +77,15 @@ func TestReportsOfAUseCountOnce(t *testing.T) {
 	if got["a/spot"] != last || got["b/spot"] != before["b/spot"] || before["a/spot"].Busy != 10 || len(got) != 2 {
 		t.Errorf("%+v, with %+v before", got, before)
 	}
+	full := cost.Uses{}
+	for i := range 40 {
+		full.Add(cost.Uses{fmt.Sprintf("t%d/spot", i): {Busy: 1}})
+	}
+	once := full.AtLeast("new/spot", last)
+	if twice := once.AtLeast("new/spot", last); twice.Sum() != once.Sum() || once[cost.OtherKinds].Busy < last.Busy {
+		t.Errorf("among many kinds, a repeated report makes %+v of %+v", twice.Sum(), once.Sum())
+	}
+	if got := cost.Uses(nil).AtLeast("a/spot", first); got["a/spot"] != first {
+		t.Errorf("the first report makes %+v", got)
+	}
 }

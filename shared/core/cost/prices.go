@@ -23,7 +23,7 @@ type Position struct {
 	Function bool   // the time and calls of functions; otherwise requests to stores
 	Price    float64
 	// Run are the units that every run takes, Shard those of each shard, and MachineHour those
-	// of each hour of a worker.
+	// of each hour of a machine, with one worker.
 	Run, Shard, MachineHour float64
 }
 

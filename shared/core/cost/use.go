@@ -100,10 +100,16 @@ func (u *Uses) add(kind string, use Use) {
 	if *u == nil {
 		*u = Uses{}
 	}
-	if _, known := (*u)[kind]; !known && len(*u) >= maxKinds {
-		kind = OtherKinds
-	}
+	kind = u.keyOf(kind)
 	(*u)[kind] = (*u)[kind].Plus(use)
+}
+
+// keyOf returns the key under which the uses of a kind are.
+func (u Uses) keyOf(kind string) string {
+	if _, known := u[kind]; !known && len(u) >= maxKinds {
+		return OtherKinds
+	}
+	return kind
 }
 
 // With returns a copy with a use more.
@@ -119,13 +125,16 @@ func (u Uses) With(kind string, use Use) Uses {
 // AtLeast returns a copy with a use of the kind that is at least the given one in all its
 // parts. A use only grows, so that taking over an older report changes nothing.
 func (u Uses) AtLeast(kind string, use Use) Uses {
+	kind = u.keyOf(kind)
 	more := u[kind].atLeast(use)
 	if more == u[kind] {
 		return u
 	}
 	out := maps.Clone(u)
-	out.add(kind, Use{more.Busy - u[kind].Busy, more.Boot - u[kind].Boot, more.Idle - u[kind].Idle,
-		more.NanoUSD - u[kind].NanoUSD})
+	if out == nil {
+		out = Uses{}
+	}
+	out[kind] = more
 	return out
 }
 
