@@ -7,7 +7,7 @@
 # through this shell.
 #
 # Cloud Run ends a task 10 s after SIGTERM. The worker then has 8 s to hand its work back;
-# the server is killed at the end.
+# the server is killed at the end. A task that ends before it works records why.
 set -euo pipefail
 
 programs=${ROLLOUT_FOLDER:-/programs}
@@ -24,28 +24,43 @@ worker=("$program" --cloud gcp --pool "$ROLLOUT_POOL" --log-format json)
 export RUNTIME_DIRECTORY=${TMPDIR:-/tmp}/rollout-worker # the worker notes there that it has started
 mkdir -p "$RUNTIME_DIRECTORY"
 engine='' working=''
-trap 'kill "$working" 2>/dev/null || exit 0' TERM
+
+# Records why this task can't work, and ends it.
+give_up() {
+  trap : TERM # the reason is being recorded
+  timeout 60 "${worker[@]}" --give-up "$1" || true
+  exit 1
+}
+
+asked_to_end() {
+  if [ -n "$working" ]; then
+    kill "$working" 2>/dev/null || true # it drains
+  else
+    give_up "the task was asked to end before its inference server was ready"
+  fi
+}
+
+trap asked_to_end TERM
 trap 'kill "$engine" 2>/dev/null || true' EXIT
 
 if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout/tiny
   mapfile -d '' -t server < <("$program" machine command --pool "$ROLLOUT_POOL")
   if [ "${#server[@]}" = 0 ]; then
-    "${worker[@]}" --give-up "the command of the inference server is not known; see the log of the task" || true
-    exit 1
+    give_up "the command of the inference server is not known; see the log of the task"
   fi
   log=${TMPDIR:-/tmp}/server.log
+  : >"$log" # tail may come before the server
   "${server[@]}" >"$log" 2>&1 &
   engine=$!
   tail -n +1 -f --pid "$engine" "$log" >&2 & # into the log of the task, until the server ends
-  until curl -fsS -m 5 -o /dev/null http://127.0.0.1:8000/health; do
+  # In the background, because a signal waits for a program in the foreground.
+  until { curl -fsS -m 5 -o /dev/null http://127.0.0.1:8000/health & wait $!; }; do
     if ! kill -0 "$engine" 2>/dev/null; then
       cause=$(tail -n 200 "$log" | "$program" machine cause) || cause="see the log of the task"
-      "${worker[@]}" --give-up "the inference server ended before it was ready: $cause" || true
-      exit 1
+      give_up "the inference server ended before it was ready: $cause"
     fi
     if [ "$((SECONDS - began))" -ge "$ready_within" ]; then
-      "${worker[@]}" --give-up "the inference server was not ready after $ready_within s" || true
-      exit 1
+      give_up "the inference server was not ready after $ready_within s"
     fi
     sleep "${ROLLOUT_LOOK_EVERY:-5}" & wait $!
   done
@@ -53,7 +68,11 @@ if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout
 fi
 
 # The worker hands its work over before the task's time is up: SIGTERM drains it.
-timeout --signal TERM --kill-after 20 "$((work_for - (SECONDS - began)))" "${worker[@]}" &
+left=$((work_for - (SECONDS - began)))
+if [ "$left" -le 0 ]; then # timeout reads 0 as no limit
+  give_up "the inference server was ready after $((SECONDS - began)) s, and a task works until $work_for s"
+fi
+timeout --signal TERM --kill-after 20 "$left" "${worker[@]}" &
 working=$!
 status=0
 wait "$working" || status=$?

@@ -135,12 +135,57 @@ sleep 60 & wait`)
 
 func TestTaskEndsItsWorkerBeforeItsTimeIsUp(t *testing.T) {
 	t.Parallel()
-	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
+	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0",
+		"timeout": `exec /usr/bin/timeout "${@:1:4}" 1 "${@:6}"`}) // of the time that is left, the test takes a second
 	c.program(t, "programs/worker-1", asWorker+"\nexec sleep 60")
-	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"),
-		"ROLLOUT_WORK_FOR=1")
+	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("the task ended with %v: %s", err, out)
+	}
+	have(t, c.called(t), "timeout --signal TERM --kill-after 20 2") // thousands of seconds
+}
+
+// A task that is asked to end while its server starts has done no work: the reason is
+// recorded, so that tasks that end like this one after another are seen.
+func TestTaskThatIsAskedToEndEarlyGivesUp(t *testing.T) {
+	t.Parallel()
+	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "echo asked >&3; exec sleep 5"})
+	c.program(t, "programs/worker-1", asWorker)
+	asked, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"))
+	cmd.ExtraFiles = []*os.File{writer}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Close() // the child has its own
+	if _, err := asked.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the task succeeded")
+	}
+	have(t, c.called(t), "worker-1 --cloud gcp --pool small --log-format json --give-up the task was asked to end "+
+		"before its inference server was ready")
+}
+
+func TestTaskWithoutTimeToWorkGivesUp(t *testing.T) {
+	t.Parallel()
+	for _, workFor := range []string{"0", "-5"} {
+		c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
+		c.program(t, "programs/worker-1", asWorker)
+		cmd := c.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", "ROLLOUT_WORK_FOR="+workFor,
+			"ROLLOUT_FOLDER="+filepath.Join(c.root, "programs"))
+		if err := cmd.Run(); err == nil {
+			t.Error("the task succeeded")
+		}
+		have(t, c.called(t), "worker-1 --cloud gcp --pool small --log-format json --engine http://127.0.0.1:8000/v1 "+
+			"--give-up the inference server was ready after ")
 	}
 }
 

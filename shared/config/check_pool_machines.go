@@ -20,8 +20,10 @@ const (
 	maxDiskThroughput = 1000
 	minBootDeadline   = time.Minute
 	maxBootDeadline   = 3 * time.Hour
-	maxMachinePrice   = 1000 // dollars an hour
-	maxTags           = 40
+	// maxTaskBoot leaves a task of Cloud Run, which lives 50 minutes, time to work.
+	maxTaskBoot     = 40 * time.Minute
+	maxMachinePrice = 1000 // dollars an hour
+	maxTags         = 40
 )
 
 var (
@@ -104,8 +106,12 @@ func (p Pool) checkPrices(c *checker, at string) {
 func (p Pool) checkDisk(c *checker, at string) {
 	c.optional(join(at, "disk_gb"), p.DiskGB, minDiskGB, maxDiskGB)
 	c.optional(join(at, "disk_throughput"), p.DiskThroughput, minDiskThroughput, maxDiskThroughput)
-	if d := p.BootDeadline.Std(); d != 0 && (d < minBootDeadline || d > maxBootDeadline) {
-		c.add(join(at, "boot_deadline"), "must be between %s and %s, is %s", minBootDeadline, maxBootDeadline, d)
+	most, why := maxBootDeadline, ""
+	if p.Machines == MachinesCloudRun {
+		most, why = maxTaskBoot, ": a task of Cloud Run lives 50 minutes"
+	}
+	if d := p.BootDeadline.Std(); d != 0 && (d < minBootDeadline || d > most) {
+		c.add(join(at, "boot_deadline"), "must be between %s and %s, is %s%s", minBootDeadline, most, d, why)
 	}
 }
 

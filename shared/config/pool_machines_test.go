@@ -116,6 +116,8 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 		"a small disk": {awsHead + aPool + "disk_gb = 8", "pool[0].disk_gb: must be between 100 and 16384, is 8"},
 		"a short boot": {awsHead + aPool + "boot_deadline = '5s'",
 			"pool[0].boot_deadline: must be between 1m0s and 3h0m0s, is 5s"},
+		"a boot longer than a task": {gcpHead + aPool + "machines = 'cloud-run'\nboot_deadline = '41m'",
+			"pool[0].boot_deadline: must be between 1m0s and 40m0s, is 41m0s: a task of Cloud Run lives 50 minutes"},
 		"another cloud's bucket": {awsHead + model("gs://acme/x"),
 			`pool[0].model: "gs://acme/x" is not an address of the provider's buckets: write s3://BUCKET/FOLDER`},
 		"a bucket without a folder": {awsHead + model("s3://acme"),
