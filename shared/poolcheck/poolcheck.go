@@ -28,8 +28,9 @@ const (
 	machineGB = 60 // the machine's image, with its driver and CUDA
 )
 
-// taskGPU is the smaller GPU that tasks of Cloud Run may have, and the default.
-const taskGPU = "nvidia-l4"
+// taskGPU is the GPU of Cloud Run's tasks by default, and largeTaskGPU the other that a
+// deployment may choose. The config does not say which.
+const taskGPU, largeTaskGPU = "nvidia-l4", "nvidia-rtx-pro-6000"
 
 // Report is what is known about a pool.
 type Report struct {
@@ -54,7 +55,11 @@ func Check(d config.Deployment, p config.Pool, model *modelsize.Model, why strin
 	if r.Known = model != nil; !r.Known {
 		c.note("whether %s fits is not known: %s", p.Model, why)
 	}
-	c.machines()
+	if p.Machines == config.MachinesCloudRun {
+		c.tasks()
+	} else {
+		c.machines()
+	}
 	return r
 }
 
@@ -83,11 +88,6 @@ type kind struct {
 
 // kinds returns the pool's machine types by what they have, and those that are not known.
 func (c checker) kinds() (kinds []kind, unknown []string) {
-	if c.p.Machines == config.MachinesCloudRun {
-		if m, ok := gpus.OfTask(taskGPU); ok {
-			return []kind{{m, []string{"a task"}}}, nil
-		}
-	}
 	for _, name := range c.m.InstanceTypes {
 		m, ok := gpus.Of(name)
 		if !ok {
@@ -113,24 +113,53 @@ func (c checker) machines() {
 		c.note("what %s have is not known here", strings.Join(unknown, ", "))
 	}
 	for _, k := range kinds {
-		names := strings.Join(k.names, ", ")
-		if k.machine.Count < c.m.TensorParallel {
-			c.problem("%s: a server needs %s, and %s have %d: set tensor_parallel, or remove these types", c.p.Name,
-				figures.Of(c.m.TensorParallel, "GPU"), names, k.machine.Count)
-			continue
-		}
-		if left := k.machine.Count % c.m.TensorParallel; left > 0 {
-			c.note("%s: %s of %s stay unused", c.p.Name, figures.Of(left, "GPU"), names)
-		}
-		if k.machine.GPU.Capability < 80 && c.server.Name != servers.LlamaCpp {
-			c.problem("%s: current images of %s do not work on a %s (%s): choose types with a newer GPU", c.p.Name,
-				c.server.Name, k.machine.GPU.Name, names)
-			continue
-		}
-		if c.model != nil {
-			c.memory(k, names)
-			c.disk(k, names)
-		}
+		c.kind(k)
+	}
+}
+
+// tasks checks a task of Cloud Run with the default GPU. What fits on the larger one alone
+// is a note: the deployment may have it.
+func (c checker) tasks() {
+	small, large := c.task(taskGPU), c.task(largeTaskGPU)
+	switch {
+	case len(small.Problems) == 0:
+		c.Notes = append(c.Notes, small.Notes...)
+	case len(large.Problems) == 0:
+		c.note("%s: fits only with cloud_run_gpu=%s", c.p.Name, largeTaskGPU)
+		c.Notes = append(c.Notes, large.Notes...)
+	default:
+		c.Problems = append(append(c.Problems, small.Problems...), large.Problems...)
+	}
+}
+
+// task returns what is known of a task with that GPU.
+func (c checker) task(accelerator string) (r Report) {
+	if m, ok := gpus.OfTask(accelerator); ok {
+		c.Report = &r
+		c.kind(kind{m, []string{"a task"}})
+	}
+	return r
+}
+
+// kind checks machines that are alike.
+func (c checker) kind(k kind) {
+	names := strings.Join(k.names, ", ")
+	if k.machine.Count < c.m.TensorParallel {
+		c.problem("%s: a server needs %s, and %s have %d: set tensor_parallel, or remove these types", c.p.Name,
+			figures.Of(c.m.TensorParallel, "GPU"), names, k.machine.Count)
+		return
+	}
+	if left := k.machine.Count % c.m.TensorParallel; left > 0 {
+		c.note("%s: %s of %s stay unused", c.p.Name, figures.Of(left, "GPU"), names)
+	}
+	if k.machine.GPU.Capability < 80 && c.server.Name != servers.LlamaCpp {
+		c.problem("%s: current images of %s do not work on a %s (%s): choose types with a newer GPU", c.p.Name,
+			c.server.Name, k.machine.GPU.Name, names)
+		return
+	}
+	if c.model != nil {
+		c.memory(k, names)
+		c.disk(k, names)
 	}
 }
 
@@ -171,6 +200,10 @@ func (c checker) memory(k kind, names string) {
 	case f.OK():
 		c.note("%s: %s with a context of %s tokens fits on %s: %s GiB of weights, %s GiB of KV cache, which has %s GiB",
 			c.p.Name, c.p.Model, figures.Count(f.Context), on, tenths(f.WeightsGiB), tenths(f.CacheGiB), tenths(f.LeftGiB))
+	case f.Most == 0 && f.LeftGiB > 0:
+		c.problem("%s: %s does not fit on %s: its weights take %s GiB, and the %s GiB that are left hold the KV cache of "+
+			"fewer than 1,024 tokens: choose types with more memory, or a larger tensor_parallel", c.p.Name, c.p.Model, on,
+			tenths(f.WeightsGiB), tenths(f.LeftGiB))
 	case f.Most == 0:
 		c.problem("%s: %s does not fit on %s: its weights alone take %s GiB: choose types with more memory, or a larger "+
 			"tensor_parallel", c.p.Name, c.p.Model, on, tenths(f.WeightsGiB))
@@ -194,8 +227,9 @@ func (c checker) disk(k kind, names string) {
 	}
 	if k.machine.LocalGB > 0 {
 		if need := model + engineGB; need > float64(k.machine.LocalGB) {
-			c.problem("%s: %s takes %s GB and the server's image %d, and the own disks of %s have %d GB: choose larger "+
-				"types", c.p.Name, c.p.Model, tenths(model), engineGB, names, k.machine.LocalGB)
+			c.problem("%s: %s takes %s GB and the server's image %d, and the own disks of %s have room for %d GB: choose "+
+				"types with larger disks, or with none, which use disk_gb", c.p.Name, c.p.Model, tenths(model), engineGB, names,
+				k.machine.LocalGB)
 		}
 		return
 	}

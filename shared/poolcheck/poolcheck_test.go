@@ -28,8 +28,10 @@ func hub(t *testing.T) poolcheck.Models {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/org/8b/resolve/main/config.json":
+		case r.URL.Path == "/org/8b/resolve/main/config.json", r.URL.Path == "/org/large/resolve/main/config.json":
 			_, _ = w.Write([]byte(llama8)) // the client reports a broken connection
+		case r.URL.Path == "/org/large/resolve/main/model.safetensors.index.json":
+			_, _ = w.Write([]byte(`{"metadata":{"total_size":400000000000}}`))
 		case strings.HasPrefix(r.URL.Path, "/org/gated/") && r.Header.Get("Authorization") != "Bearer t":
 			http.Error(w, "gated", http.StatusUnauthorized)
 		case r.URL.Path == "/org/gated/resolve/v1/config.json":
@@ -82,11 +84,35 @@ func TestPoolsThatWillNotStartAreTold(t *testing.T) {
 			"disk_gb = 100\ninstance_types = ['g2-standard-8']\nengine_args = ['--max-model-len=8192']"),
 			"small: org/8b takes 16.1 GB, the server's image 30 and the machine's 60, and the disk has 100 GB: set " +
 				"disk_gb = 150"},
-		"a task": {gcpHead + pool("org/8b", "machines = 'cloud-run'"), "on one L4 (a task) 4.8 GiB are left"},
+		"a large disk": {gcpHead + pool("org/large", "instance_types = ['a3-highgpu-8g']\ntensor_parallel = 8"),
+			"small: org/large takes 400.0 GB and the server's image 30, and the own disks of a3-highgpu-8g have room for " +
+				"375 GB"},
+		"no room for a context": {awsHead + pool("org/8b", "instance_types = ['g6.xlarge']\n"+
+			"engine_args = ['--gpu-memory-utilization=0.692']"),
+			"its weights take 15.0 GiB, and the 0.1 GiB that are left hold the KV cache of fewer than 1,024 tokens"},
+		"a task of any GPU": {gcpHead + pool("org/large", "machines = 'cloud-run'"),
+			"org/large does not fit on one RTX PRO 6000 (a task): its weights alone take"},
 	} {
 		if got := strings.Join(check(t, m, c.src).Problems, "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// The config does not say which GPU the tasks of Cloud Run have.
+func TestTaskThatNeedsTheLargerGPUIsTold(t *testing.T) {
+	t.Parallel()
+	r := check(t, hub(t), gcpHead+pool("org/8b", "machines = 'cloud-run'"))
+	got := strings.Join(r.Notes, "\n")
+	const want = "small: fits only with cloud_run_gpu=nvidia-rtx-pro-6000\nsmall: org/8b with a context of 131,072 " +
+		"tokens fits on one RTX PRO 6000 (a task)"
+	if !strings.HasPrefix(got, want) || len(r.Problems) > 0 {
+		t.Errorf("notes %q, problems %q, want %q", got, r.Problems, want)
+	}
+	r = check(t, hub(t), gcpHead+pool("org/8b", "machines = 'cloud-run'\nengine_args = ['--max-model-len', '8192']"))
+	if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, "fits on one L4 (a task)") ||
+		strings.Contains(got, "cloud_run_gpu") {
+		t.Errorf("the default GPU suffices: %q", got)
 	}
 }
 

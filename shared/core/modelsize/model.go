@@ -97,6 +97,10 @@ func Parse(text []byte, weights float64) (Model, error) {
 	if c.KVHeads == 0 {
 		c.KVHeads = c.Heads
 	}
+	if c.HeadDim <= 0 || c.KVHeads <= 0 {
+		return Model{}, fault.New(fault.Invalid, "the model's config.json has heads without a size: num_key_value_heads is "+
+			"%d, and head_dim, or hidden_size for each head, is %d", c.KVHeads, c.HeadDim)
+	}
 	m := Model{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Context: c.Context, WeightBytes: weights,
 		ValueBytes: c.valueBytes(), Bound: c.bound()}
 	if c.KVRank > 0 {

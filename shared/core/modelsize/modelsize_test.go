@@ -2,6 +2,7 @@ package modelsize_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"rollout/shared/core/modelsize"
@@ -106,7 +107,13 @@ func TestConfigsOfOtherShapesAreRead(t *testing.T) {
 	if !windows.Bound || parse(t, qwen05).Bound {
 		t.Error("windows are not seen, or seen where they are off")
 	}
-	for name, text := range map[string]string{"no JSON": "<html>", "another kind of model": `{"hidden_size":768}`} {
+	for name, text := range map[string]string{
+		"no JSON": "<html>", "another kind of model": `{"hidden_size":768}`,
+		"more heads than values": `{"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":16,
+			"max_position_embeddings":1024}`,
+		"heads below none":  strings.Replace(llama8, `"num_key_value_heads":8`, `"num_key_value_heads":-1`, 1),
+		"a size below none": `{"head_dim":-128,` + llama8[1:],
+	} {
 		if _, err := modelsize.Parse([]byte(text), 0); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
