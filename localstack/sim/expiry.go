@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,7 +56,9 @@ func (s *scenario) expire(ctx context.Context) {
 	all.Go(func() { s.sendOldWork(ctx, manifest.Run, shards) })
 	all.Go(func() { s.submitAgain(ctx, manifest) })
 	began := time.Now()
+	created := map[identity.RunID]time.Time{}
 	for left := "runs"; left != ""; left = s.leftOfRuns(ctx) {
+		s.noteCreated(ctx, created)
 		if time.Since(began) > faultsFor {
 			s.faultsEnded.Store(true)
 		}
@@ -66,7 +69,21 @@ func (s *scenario) expire(ctx context.Context) {
 		pause(ctx, 5*time.Second)
 	}
 	pause(ctx, 2*record.ManifestTrust) // old messages come also then
-	s.checkExpired(ctx, manifest, files, child)
+	s.checkExpired(ctx, manifest, files, child, created)
+}
+
+// noteCreated notes when the runs that exist were created.
+func (s *scenario) noteCreated(ctx context.Context, created map[identity.RunID]time.Time) {
+	for d, err := range document.All(ctx, s.docs, record.ManifestPrefix) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var m record.Manifest
+		if err := json.Unmarshal(d.Value, &m); err != nil {
+			s.t.Fatal(err)
+		}
+		created[m.Run] = m.CreatedAt
+	}
 }
 
 // versions are the versions of the objects that users have, by key.
@@ -147,8 +164,11 @@ func (s *scenario) leftOfRuns(ctx context.Context) string {
 	return ""
 }
 
-// checkExpired checks what stays when all runs have expired.
-func (s *scenario) checkExpired(ctx context.Context, m record.Manifest, files map[string]string, child identity.RunID) {
+// checkExpired checks what stays when all runs have expired. created says when they were
+// created: a submission that crashed between an entry by name and the manifest has left an
+// entry of another time.
+func (s *scenario) checkExpired(ctx context.Context, m record.Manifest, files map[string]string,
+	child identity.RunID, created map[identity.RunID]time.Time) {
 	expired := 0
 	for d, err := range document.All(ctx, s.docs, "") {
 		if err != nil {
@@ -160,8 +180,12 @@ func (s *scenario) checkExpired(ctx context.Context, m record.Manifest, files ma
 		case "run", "open", "plan", "control", "coordinator", "shard":
 			s.audit.breakf("document %s is left of a run that has expired", d.Key)
 		case "named":
-			if id, _ := record.RunOfEntry(d.Key); !strings.HasPrefix(d.Key, record.InputPrefix(s.inputOf(id, m))) {
-				s.audit.breakf("document %s is left of run %s", d.Key, id)
+			var n record.NamedRun
+			if err := json.Unmarshal(d.Value, &n); err != nil {
+				s.t.Fatal(err)
+			}
+			if n.Created.Equal(created[n.Run]) && !strings.HasPrefix(d.Key, record.InputPrefix(s.inputOf(n.Run, m))) {
+				s.audit.breakf("document %s is left of run %s", d.Key, n.Run)
 			}
 		}
 	}
