@@ -9,7 +9,7 @@ import (
 )
 
 // parentPoll is how often a worker checks that its parent is alive.
-const parentPoll = time.Second
+const parentPoll = 2 * time.Second
 
 // NotifyShutdown returns a channel that gets the reason of the first request to
 // drain: SIGTERM, SIGINT, SIGHUP (a closed terminal), or the end of the parent

@@ -24,7 +24,7 @@ type Options struct {
 	// NoticePath is a file that, when it exists, is a preemption notice:
 	// {"reason":"spot","lead_seconds":30}. "" disables notices.
 	NoticePath string
-	// NoticePoll is the interval between reads of the file; default: 1 s.
+	// NoticePoll is the interval between reads of the file; default: 2 s.
 	NoticePoll time.Duration
 	Files      fs.FS        // the root file system, for tests; default: "/"
 	Logger     *slog.Logger // default: discards
@@ -41,7 +41,7 @@ func New(o Options) *Machine {
 		o.GPUProbeTimeout = 10 * time.Second
 	}
 	if o.NoticePoll <= 0 {
-		o.NoticePoll = time.Second
+		o.NoticePoll = 2 * time.Second
 	}
 	if o.Files == nil {
 		o.Files = os.DirFS("/")
