@@ -9,6 +9,7 @@ import (
 
 	"rollout/infra/aws/stack"
 	"rollout/shared/config"
+	"rollout/shared/fault"
 )
 
 func TestPoolMayBuyItsMachinesAtTheListPrice(t *testing.T) {
@@ -331,14 +332,16 @@ func TestInterruptGetsEventsOfFleets(t *testing.T) {
 }
 
 // The user data begins with the machine's settings, quoted for the shell. With
-// the longest config it fits into the 16 KiB that EC2 accepts.
+// the longest config it fits into the 16 KiB that EC2 accepts, unless the config has
+// hundreds of apostrophes, each of which takes 4 bytes.
 func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for _, l := range made.all("AWS::EC2::LaunchTemplate") {
 		raw := l.Properties.at("LaunchTemplateData.UserData").(map[string]any)
 		script := flat(raw["Fn::Base64"])
-		if size := len(script) - len(settings(t).Config) + (3 << 10); size > 16<<10 {
+		quoted := strings.ReplaceAll(settings(t).Config, "'", `'\''`)
+		if size := len(script) - len(quoted) + (3 << 10); !strings.Contains(script, quoted) || size > 16<<10 {
 			t.Errorf("%s: the user data may have %d bytes, more than 16 KiB", l.id, size)
 		}
 		check := exec.CommandContext(t.Context(), "bash", "-n")
@@ -355,6 +358,25 @@ func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 			if !strings.Contains(script, part) {
 				t.Errorf("%s: the user data does not contain %s", l.id, part)
 			}
+		}
+	}
+}
+
+func TestUserDataThatEC2RefusesIsRefusedBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config  string
+		refused bool
+	}{
+		"the longest config":    {strings.Repeat("#", 3<<10), false},
+		"as long, to be quoted": {strings.Repeat("'", 3<<10), true},
+	} {
+		s := settings(t, func(s *stack.Settings) { s.Config = c.config })
+		synthesis.Lock()
+		_, err := stack.New(app(t), s)
+		synthesis.Unlock()
+		if fault.Is(err, fault.Invalid) != c.refused || err != nil && !strings.Contains(err.Error(), "EC2 takes 16384") {
+			t.Errorf("%s: got error %v", name, err)
 		}
 	}
 }

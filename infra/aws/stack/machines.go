@@ -33,6 +33,7 @@ const (
 	freeThroughput, fastThroughput = 125, 500
 	// A volume has so many MB/s for each of its IOPS, of which the first are free.
 	throughputPerIOPS, freeIOPS = 4, 3000
+	maxUserData                 = 16 << 10 // in bytes, before they are encoded
 )
 
 // machines adds the network of the machines, and a group of machines for each
@@ -108,10 +109,10 @@ func zonesOf(region string) int {
 }
 
 // machineGroup adds the group of a pool: spot machines of the types that are cheap and
-// unlikely to be interrupted, or, if the pool says so, machines at the list price. It is empty until there is work. The
-// functions coordinate and reclaim raise its desired capacity, and machines
-// terminate themselves. The template sets no desired capacity, because a new
-// deployment would then terminate working machines.
+// unlikely to be interrupted, or, if the pool says so, machines at the list price. It is
+// empty until there is work. The functions coordinate and reclaim raise its desired
+// capacity, and machines terminate themselves. The template sets no desired capacity,
+// because a new deployment would then terminate working machines.
 func (b *builder) machineGroup(
 	pool config.Pool,
 	network awsec2.Vpc,
@@ -281,20 +282,40 @@ func (s Settings) checkWorkerBinary() error {
 // userData returns the script that a machine of the pool runs when it starts:
 // exports of the machine's settings, then BootScript. The program is the S3 URL
 // of the worker program.
-func (b *builder) userData(pool config.Pool, program string) string {
+func (s Settings) userData(pool config.Pool, program string) string {
 	values := map[string]string{
-		"AWS_REGION":           b.cloud.Region,
-		"ROLLOUT_CONFIG":       b.Config,
+		"AWS_REGION":           s.Deployment.Cloud.Region,
+		"ROLLOUT_CONFIG":       s.Config,
 		"ROLLOUT_POOL":         pool.Name,
 		"ROLLOUT_MODEL":        pool.Model,
-		"ROLLOUT_READY_WITHIN": wholeSeconds(b.Deployment.MachinesOf(pool).BootDeadline),
+		"ROLLOUT_READY_WITHIN": wholeSeconds(s.Deployment.MachinesOf(pool).BootDeadline),
 		"ROLLOUT_WORKER":       program,
 	}
 	script := "#!/usr/bin/env bash\n"
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		script += fmt.Sprintf("export %s=%s\n", name, quote(values[name]))
 	}
-	return script + b.BootScript
+	return script + s.BootScript
+}
+
+// longestProgram is as long as the longest S3 URL of the worker program, which is known
+// when the stack is deployed.
+var longestProgram = "s3://cdk-hnb659fds-assets-123456789012-ap-southeast-1/" + strings.Repeat("0", 64) + ".zip"
+
+// checkUserData returns Invalid if EC2 would refuse the user data of a pool's machines.
+func (s Settings) checkUserData() error {
+	for _, pool := range s.Deployment.InferPools() {
+		if size := len(s.userData(pool, longestProgram)); size > maxUserData {
+			return &fault.Error{
+				Kind: fault.Invalid,
+				Op:   "write the user data of pool " + pool.Name,
+				Err: fault.New(fault.Invalid, "it has %d bytes, and EC2 takes %d: each apostrophe of the config takes 4",
+					size, maxUserData),
+				Remedy: "leave out settings that have their default, and apostrophes",
+			}
+		}
+	}
+	return nil
 }
 
 // wholeSeconds returns a duration in seconds, for a shell.

@@ -29,6 +29,9 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 		if err := s.checkWorkerBinary(); err != nil {
 			return nil, err
 		}
+		if err := s.checkUserData(); err != nil {
+			return nil, err
+		}
 	}
 	cloud := s.Deployment.Cloud
 	stack := awscdk.NewStack(scope, &cloud.Name, &awscdk.StackProps{
