@@ -43,6 +43,9 @@ var ownDisks = []string{
 	"dev/disk/by-id/google-local-ssd-*",
 }
 
+// images match what Docker and containerd keep of images, in the folders of moved.
+var images = []string{"image/*/imagedb/content/sha256/*", "io.containerd.content.v1.content/blobs/sha256/*"}
+
 // moved are the folders that lie on the machine's own disk, by their names there.
 var moved = []struct{ name, at string }{
 	{"docker", "/var/lib/docker"}, {"containerd", "/var/lib/containerd"}, {"models", hubModels}, {"model", fetchedModel},
@@ -58,13 +61,25 @@ func (d Disks) Mount(ctx context.Context) error {
 	case from == "":
 		return d.say("it has no disks of its own: images and models lie on the root disk")
 	}
+	lie := "images and models lie"
 	for _, m := range moved {
 		source, target := filepath.Join(from, m.name), m.at
+		if _, err := d.Run(ctx, "mountpoint", "-q", d.path(target)); err == nil {
+			continue
+		}
+		if d.hasImages(target) {
+			// An own image of machines has the engine's, which an empty folder would hide.
+			lie = "models lie"
+			if err := d.say("%s stays on the root disk: it has images", target); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := d.bind(ctx, source, target); err != nil {
 			return d.say("%s stays on the root disk: %v", target, err)
 		}
 	}
-	return d.say("images and models lie on its own disk, at %s", from)
+	return d.say("%s on its own disk, at %s", lie, from)
 }
 
 // find returns where a disk of the machine is mounted, which may be done here, or "".
@@ -112,15 +127,20 @@ func (d Disks) disks() (devices []string) {
 	return devices
 }
 
-// bind makes a folder of the disk appear at the target, unless it does already.
+// hasImages reports whether Docker or containerd has images in its folder.
+func (d Disks) hasImages(folder string) bool {
+	return slices.ContainsFunc(images, func(pattern string) bool {
+		found, _ := filepath.Glob(filepath.Join(d.path(folder), pattern)) // the patterns are well formed
+		return len(found) > 0
+	})
+}
+
+// bind makes a folder of the disk appear at the target.
 func (d Disks) bind(ctx context.Context, source, target string) error {
 	for _, folder := range []string{source, target} {
 		if err := os.MkdirAll(d.path(folder), 0o710); err != nil {
 			return err
 		}
-	}
-	if _, err := d.Run(ctx, "mountpoint", "-q", d.path(target)); err == nil {
-		return nil
 	}
 	_, err := d.Run(ctx, "mount", "--bind", d.path(source), d.path(target))
 	return err

@@ -118,6 +118,33 @@ func TestImagesAndModelsLieOnTheMachinesOwnDisk(t *testing.T) {
 	}
 }
 
+// The image of the machines may have the engine's image, which a mount would hide.
+func TestImagesOfTheMachinesImageStayInSight(t *testing.T) {
+	t.Parallel()
+	for folder, image := range map[string]string{
+		"/var/lib/docker":     "image/overlay2/imagedb/content/sha256/8f3e",
+		"/var/lib/containerd": "io.containerd.content.v1.content/blobs/sha256/8f3e",
+	} {
+		m := newComputer(t)
+		m.disk(t, "google-local-nvme-ssd-0", "nvme1n1")
+		m.label = diskLabel
+		at := filepath.Join(m.root, folder, image)
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		m.mount(t)
+		bound := slices.DeleteFunc(m.calls, func(call string) bool { return !strings.HasPrefix(call, "mount --bind") })
+		want := slices.DeleteFunc(bindsFrom(ownMount), func(call string) bool { return strings.HasSuffix(call, folder) })
+		if !slices.Equal(bound, want) {
+			t.Errorf("%s has images: got %q, want %q", folder, bound, want)
+		}
+		if said := m.out.String(); !strings.Contains(said, folder+" stays on the root disk: it has images\n") ||
+			!strings.Contains(said, "rollout: models lie on its own disk") {
+			t.Errorf("%s has images: it says %s", folder, said)
+		}
+	}
+}
+
 func TestMachineWorksWithoutItsOwnDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -24,7 +24,9 @@ const (
 	serversFile = "opt/rollout/servers"
 	// modelFile has the address of a model in a bucket, which the boot script fetches to
 	// fetchedModel. It is absent for other models.
-	modelFile    = "opt/rollout/model"
+	modelFile = "opt/rollout/model"
+	// imageFile has the name of the servers' image, which the boot script fetches.
+	imageFile    = "opt/rollout/image"
 	poolVars     = "etc/rollout/pool.env"
 	secretVars   = "etc/rollout/engine.env"
 	hubModels    = "/var/lib/rollout/models"
@@ -88,6 +90,9 @@ func (u Units) Write(gpus []gpu) error {
 		}
 		n := group[0].index
 		fmt.Fprintf(&list, "%d %d %s %s %s\n", n, firstPort+n, server.Ready, server.Limits, indexes(group))
+	}
+	if err := u.write(imageFile, 0o644, u.Machines.EngineImage+"\n"); err != nil {
+		return err
 	}
 	if u.Pool.ModelSource() == config.ModelOfBucket {
 		if err := u.write(modelFile, 0o644, u.Pool.Model+"\n"); err != nil {

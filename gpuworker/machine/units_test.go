@@ -70,6 +70,9 @@ func TestEachGPUHasAServer(t *testing.T) {
 	if got := read(t, root, serversFile); got != list {
 		t.Errorf("the servers are %q, want %q", got, list)
 	}
+	if got := read(t, root, imageFile); got != "vllm/vllm-openai:v0.21.0-cu129\n" {
+		t.Errorf("the image is %q", got)
+	}
 	if _, err := os.Stat(filepath.Join(root, modelFile)); !os.IsNotExist(err) {
 		t.Errorf("a model of the hub is to be fetched from a bucket: %v", err)
 	}

@@ -11,7 +11,7 @@
 set -euo pipefail
 
 root=${ROLLOUT_ROOT:-} # root of the file system; tests set it to a folder
-ready_within=${ROLLOUT_READY_WITHIN:-1200}
+began=$SECONDS ready_within=${ROLLOUT_READY_WITHIN:-1200} # from here on
 home=$root/opt/rollout units=$root/etc/systemd/system
 
 say() { echo "$*" >"$home/last_message"; echo "rollout: $*" | tell; }
@@ -157,12 +157,13 @@ ExecStart=/opt/rollout/leave the worker failed again and again, see its log abov
 EOF
 }
 
-# Waits until every server answers. Each first downloads the image and the model. One that
-# exits three times before will not do better the fourth time: its last error is the reason.
+# Waits until every server answers. Each first loads the model, and downloads one of the hub.
+# One that exits three times before will not do better the fourth time: its last error is the
+# reason.
 await_engines() {
-  local deadline=$((SECONDS + ready_within)) number port ready limits gpus tokens waiting late
+  local before=$((SECONDS - began)) number port ready limits gpus tokens waiting late
   while :; do
-    waiting='' late=$((SECONDS >= deadline))
+    waiting='' late=$((SECONDS - began >= ready_within))
     while read -r number port ready limits gpus; do
       curl -fsS -m 5 -o "$root/dev/null" "http://127.0.0.1:$port$ready" && continue
       waiting+=" $number"
@@ -170,7 +171,7 @@ await_engines() {
         say "the inference server of GPU $gpus exited three times before it was ready: $(cause "$number")"
         return 1
       elif [ "$late" = 1 ]; then
-        say "the inference server of GPU $gpus is not ready after $ready_within s: $(cause "$number")"
+        say "the inference server of GPU $gpus is not ready after $ready_within s, and started after $before s: $(cause "$number")"
         return 1
       fi
     done <"$home/servers"
@@ -196,6 +197,14 @@ cause() {
   journalctl --no-pager --lines 200 --output cat --unit "rollout-engine-$1" >"$home/engine.log" || true
   tail -n 40 "$home/engine.log" | tell
   "$home/gpuworker" machine cause <"$home/engine.log" || true
+}
+
+# Fetches the servers' image, unless the machine's image has it. A registry that fails is no
+# failure of the servers.
+fetch_image() {
+  local image
+  image=$(cat "$home/image")
+  docker image inspect "$image" >"$root/dev/null" 2>&1 || retry docker pull --quiet "$image"
 }
 
 # Fetches a model from a bucket, if the pool's model lies in one.
@@ -250,6 +259,7 @@ boot() {
   systemctl enable "${enabled[@]}" || { say "the units can't be enabled"; return 1; }
   if [ -s "$home/servers" ]; then
     use_own_disks || { say "Docker does not start"; return 1; }
+    reason=$(fetch_image 2>&1) || { say "the image $(cat "$home/image") can't be fetched: ${reason##*$'\n'}"; return 1; }
     fetch_model || { say "the model can't be fetched from $(cat "$home/model")"; return 1; }
     systemctl start --no-block "${engines[@]}"
     await_engines || return 1

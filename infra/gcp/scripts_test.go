@@ -101,9 +101,11 @@ func have(t *testing.T, calls []string, begin string) {
 // A task serves the model, lets the worker work, and ends in good order when it is asked to.
 func TestTaskDrainsItsWorkerAtSIGTERM(t *testing.T) {
 	t.Parallel()
-	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0"})
+	c := newComputer(t, map[string]string{"python3": "exec sleep 60",
+		"curl": `grep -q ^python3 "${0%/*}/../calls"`})
 	c.program(t, "programs/worker-1", asWorker+`
 trap 'echo "gpuworker drains" >>`+c.calls+`; kill $!; exit 0' TERM
+until grep -q '^State:.S' /proc/$PPID/status; do :; done # timeout handles signals once it waits
 echo ready >&3
 sleep 60 & wait`)
 	ready, writer, err := os.Pipe()
@@ -248,6 +250,7 @@ case $* in
 esac`,
 		"systemctl": `case $* in *NRestarts*) echo "${RESTARTS:-0}" ;; esac`, "systemd-run": "", "iptables": "",
 		"useradd": "", "id": "exit 1", "journalctl": "echo 'ValueError: too long'", "gcloud": "",
+		"docker":     `case "$*" in "image inspect"*) exit 1 ;; esac`,
 		"nvidia-smi": "echo 0, 8.9; echo 1, 8.9",
 	}
 }
@@ -266,6 +269,7 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	calls := c.called(t)
 	have(t, calls, "iptables -I DOCKER-USER -d metadata.google.internal -p tcp --dport 80 -j DROP")
 	have(t, calls, "systemctl start rollout-disks.service")
+	have(t, calls, "docker pull --quiet vllm/vllm-openai:v0.21.0-cu129")
 	have(t, calls, "systemctl start --no-block rollout-engine-0.service rollout-engine-1.service")
 	have(t, calls, "systemctl start rollout-worker.service")
 	for path, want := range map[string]string{
@@ -330,13 +334,15 @@ func TestMachineThatCannotWorkGivesUp(t *testing.T) {
 	}{
 		"no GPU":      {"nvidia-smi", "exit 9", "the machine has no GPU, or its driver does not work"},
 		"no firewall": {"iptables", "exit 1", "the machine's metadata can't be hidden"},
+		"no registry": {"docker", "echo 'toomanyrequests: come later' >&2; exit 1",
+			"the image vllm/vllm-openai:v0.21.0-cu129 can't be fetched: toomanyrequests: come later"},
 		"no worker unit": {"systemctl", `case $* in "start rollout-worker.service") exit 1 ;; esac`,
 			"the worker does not start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			programs := bootPrograms()
-			programs[c.program] = c.script
+			programs[c.program], programs["sleep"] = c.script, "" // between tries
 			machine := newComputer(t, programs)
 			out, _ := machine.command(t, "bootstrap.sh", machineVariables...).CombinedOutput() // it ends by the power
 			if !strings.Contains(string(out), "this machine gives up: it could not be set up: "+c.want) {

@@ -35,6 +35,10 @@ esac`,
 	"systemctl": `case "$*" in
 *NRestarts*) echo "${RESTARTS:-0}" ;;
 esac`,
+	"docker": `case "$*" in
+"image inspect"*) [ -n "${HAS_IMAGE:-}" ] ;;
+pull*) [ -z "${NO_REGISTRY:-}" ] || { echo 'toomanyrequests: come later' >&2; exit 1; } ;;
+esac`,
 	"systemd-run": ``, "useradd": ``, "sleep": ``,
 }
 
@@ -160,7 +164,7 @@ func TestMachineStartsAServerForEachGPU(t *testing.T) {
 		"--setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
 		"aws s3 cp --no-progress s3://assets/worker", "useradd", "gpuworker machine units", "systemctl daemon-reload",
 		"systemctl stop docker.socket docker.service containerd.service", "systemctl start rollout-disks.service",
-		"systemctl start containerd.service docker.service",
+		"systemctl start containerd.service docker.service", "docker pull --quiet vllm/vllm-openai:v0.21.0-cu129",
 		"systemctl start --no-block rollout-engine-0.service rollout-engine-1.service", "8000/health", "8001/health",
 		"systemctl stop rollout-overdue.timer", "systemctl start rollout-worker.service")
 	has(t, "the console", m.file("dev/console"), "the inference server of GPU 1 has a context of 32768 tokens")
@@ -225,10 +229,12 @@ func TestMachineThatFailsToStartLeavesItsFleetWithTheReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ variable, console, recorded string }{
 		"an engine that never answers": {"NEVER_READY=1", "See root cause above", "the inference server of GPU 0 is " +
-			"not ready after 1 s: ValueError: the engine has a reason"},
+			"not ready after 1 s, and started after "},
 		// without the program nothing is recorded
 		"no program": {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker", ""},
-		"no GPU":     {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
+		"no registry": {"NO_REGISTRY=1", "toomanyrequests", "the image vllm/vllm-openai:v0.21.0-cu129 can't be fetched: " +
+			"toomanyrequests: come later"},
+		"no GPU": {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
 		"an invalid config": {"ROLLOUT_CONFIG=[", "the inference servers can't be set up", "the inference servers can't " +
 			"be set up"},
 		"too few GPUs": {"ROLLOUT_CONFIG=" + config + aPool + "tensor_parallel = 4\n", "tensor_parallel of the pool is 4",
@@ -261,6 +267,28 @@ func TestEngineThatExitsThreeTimesEndsTheBoot(t *testing.T) {
 	has(t, "the console", m.file("dev/console"), "INFO loading", "See root cause above", "this machine leaves its fleet")
 	again := boot(t, "NEVER_READY=1", "RESTARTS=2")
 	has(t, "an engine that exited twice", again.calls, "is not ready after 1 s", leaves)
+}
+
+// A machine's own image may have the servers' image, also one that no registry has.
+func TestImageThatTheMachineHasIsNotFetched(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "HAS_IMAGE=1", "NO_REGISTRY=1")
+	has(t, "the list of calls", m.calls, "docker image inspect vllm/vllm-openai:v0.21.0-cu129",
+		"systemctl start --no-block")
+	if strings.Contains(m.calls, "docker pull") {
+		t.Errorf("the image is fetched:\n%s", m.calls)
+	}
+}
+
+// The time for fetching is part of that in which the servers must be ready.
+func TestDeadlineCountsFromTheStartOfTheBoot(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "NEVER_READY=1", "ROLLOUT_READY_WITHIN=0")
+	has(t, "the list of calls", m.calls, "--on-active=900 ", "systemctl start --no-block", "8000/health",
+		"is not ready after 0 s, and started after ", "ValueError: the engine has a reason")
+	if looks := strings.Count(m.calls, "8000/health"); looks != 1 {
+		t.Errorf("the machine looks %d times for a server that is late", looks)
+	}
 }
 
 // A spot machine that is off is terminated and costs nothing.
