@@ -59,6 +59,7 @@ func (s *scenario) expire(ctx context.Context) {
 	created := map[identity.RunID]time.Time{}
 	for left := "runs"; left != ""; left = s.leftOfRuns(ctx) {
 		s.noteCreated(ctx, created)
+		s.endPaused(ctx, child)
 		if time.Since(began) > faultsFor {
 			s.faultsEnded.Store(true)
 		}
@@ -70,6 +71,17 @@ func (s *scenario) expire(ctx context.Context) {
 	}
 	pause(ctx, 2*record.ManifestTrust) // old messages come also then
 	s.checkExpired(ctx, manifest, files, child, created)
+}
+
+// endPaused is the user who stops the late child if it has paused: its parent expires after
+// it.
+func (s *scenario) endPaused(ctx context.Context, child identity.RunID) {
+	if child == "" {
+		return
+	}
+	if st, _ := s.state(ctx, child); isPaused(st.Phase) {
+		s.tracef("user: stop %s, which is %s: %v", child, st.Phase, s.api().Stop(ctx, child, ""))
+	}
 }
 
 // noteCreated notes when the runs that exist were created.
