@@ -207,18 +207,6 @@ func (i *installation) deliver() {
 	i.t.Fatal("events are pending after 1000 passes")
 }
 
-// await waits until a condition holds.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for !holds() {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("waited in vain until " + what)
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
 const longEnough = time.Minute // no attempt in these tests takes so long
 
 func TestEventsOfARunArriveInOrder(t *testing.T) {

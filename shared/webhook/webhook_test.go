@@ -116,8 +116,7 @@ func TestRedirectsStayOnTheHost(t *testing.T) {
 	t.Parallel()
 	var elsewhere, final int
 	other := receive(t, func(http.ResponseWriter, *http.Request) { elsewhere++ })
-	var s *httptest.Server
-	s = receive(t, func(w http.ResponseWriter, r *http.Request) {
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/same":
 			http.Redirect(w, r, "/final", http.StatusPermanentRedirect)

@@ -151,9 +151,9 @@ func OfRun(ctx context.Context, p host.Ports, m record.Manifest) (Cuts, error) {
 		e, err := index.Entry(ctx, m.Run, k)
 		if err == nil {
 			// Of what was appended before the last object, the plan has no place.
-			at, err := index.Locate(ctx, m.Run, doc, k)
-			if err != nil && !fault.Is(err, fault.Corrupt) {
-				return out, err
+			at, noPlace := index.Locate(ctx, m.Run, doc, k)
+			if noPlace != nil && !fault.Is(noPlace, fault.Corrupt) {
+				return out, noPlace
 			}
 			out.Ranges = append(out.Ranges, Range{Input: e.Input, Offset: at.Offset, End: at.Limit})
 			err = out.rows(ctx, index, m, e)
