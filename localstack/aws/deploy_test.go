@@ -167,7 +167,7 @@ func (d *deployed) sameFiles(t *testing.T, run identity.RunID, want map[string]s
 }
 
 // summaryOf returns what a summary says of the input and its answers: without the run's id,
-// names that the place decides, times, workers, and tokens that attempts wasted.
+// names that the place decides, times, workers, costs, and tokens that attempts wasted.
 func summaryOf(t *testing.T, text string) string {
 	t.Helper()
 	var s record.Summary
@@ -177,6 +177,7 @@ func summaryOf(t *testing.T, text string) string {
 	s.Run, s.Outputs, s.Errors, s.Workers = "", "", "", nil
 	s.CreatedAt, s.StartedAt, s.EndedAt, s.Seconds = time.Time{}, time.Time{}, time.Time{}, 0
 	s.WastedTokens, s.WastedEstimated = 0, 0
+	s.CostUSD, s.Cost = 0, record.Cost{}
 	for n := range s.Roles {
 		r := &s.Roles[n]
 		r.Pool, r.WastedTokens, r.WastedEstimated = "", 0, 0

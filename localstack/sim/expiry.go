@@ -35,8 +35,7 @@ func (s *scenario) expire(ctx context.Context) {
 		return
 	}
 	manifest, files := s.manifest(ctx), s.versions(ctx)
-	st, _ := s.state(ctx, s.id)
-	shards := st.Shards
+	sent := s.sentShards(ctx, s.id)
 	ctx, end := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -53,7 +52,7 @@ func (s *scenario) expire(ctx context.Context) {
 		all.Go(func() { s.runWorkers(ctx, judges, "late-judge") })
 	}
 	all.Go(func() { s.sendSpuriousHints(ctx, manifest.Run) })
-	all.Go(func() { s.sendOldWork(ctx, manifest.Run, shards) })
+	all.Go(func() { s.sendOldWork(ctx, manifest.Run, sent) })
 	all.Go(func() { s.submitAgain(ctx, manifest) })
 	began := time.Now()
 	created := map[identity.RunID]time.Time{}
@@ -136,12 +135,24 @@ func (s *scenario) lateChild(ctx context.Context) identity.RunID {
 	return child.Run
 }
 
+// sentShards returns the shards of the run that have a document: a child sends none of those
+// that it keeps from its parent.
+func (s *scenario) sentShards(ctx context.Context, id identity.RunID) (sent []int) {
+	st, _ := s.state(ctx, id)
+	for n := range st.Shards {
+		if _, err := s.docs.Get(ctx, identity.ShardKey(id, n)); err == nil {
+			sent = append(sent, n)
+		}
+	}
+	return sent
+}
+
 // sendOldWork sends work messages of the run as they were sent before its end.
-func (s *scenario) sendOldWork(ctx context.Context, id identity.RunID, shards int) {
+func (s *scenario) sendOldWork(ctx context.Context, id identity.RunID, shards []int) {
 	ports := s.ports(s.start(ctx, "old-work", 0))
-	for shards > 0 && ctx.Err() == nil {
+	for len(shards) > 0 && ctx.Err() == nil {
 		pause(ctx, s.rand.duration("old work", 0, 20*time.Second))
-		old := events.Work{Run: string(id), Shard: s.rand.intN("old shard", shards), Pool: "default"}
+		old := events.Work{Run: string(id), Shard: shards[s.rand.intN("old shard", len(shards))], Pool: "default"}
 		if err := ports.Send(ctx, host.WorkQueue("default"), old); fault.Is(err, fault.Invalid) {
 			s.t.Error(err)
 		}
