@@ -13,8 +13,6 @@ import (
 	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/blob"
-	"rollout/shared/document"
-	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
@@ -94,12 +92,11 @@ func TestPlanInPartsGoesOnAfterACrashAtAnyWrite(t *testing.T) {
 	files := manyFiles()[:7]
 	whole := newFixture(t, 2, files...).inParts()
 	whole.submitted()
-	for _, after := range []bool{false, true} {
+	for _, late := range []bool{false, true} {
 		for write := 0; ; write++ {
 			d := newFixture(t, 2, files...).inParts()
 			ports := d.Ports
-			w := &writes{left: write, after: after}
-			d.Ports.Blobs, d.Ports.Docs = endingBlobs{ports.Blobs, w}, endingDocs{ports.Docs, w}
+			d.Ports = hosttest.Crashing(ports, write, late)
 			d.Planner = plan.New(d.Ports, plan.Options{})
 			err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)})
 			for _, r := range d.received(host.PlanQueue) {
@@ -114,54 +111,10 @@ func TestPlanInPartsGoesOnAfterACrashAtAnyWrite(t *testing.T) {
 			d.submitted()
 			diff := cmp.Diff(numbers(whole.plan()), numbers(d.plan())) + cmp.Diff(whole.lines(), d.lines())
 			if diff != "" {
-				t.Errorf("after a crash at write %d (after it: %v) the plan differs:\n%s", write, after, diff)
+				t.Errorf("after a crash at write %d (late: %v) the plan differs:\n%s", write, late, diff)
 			}
 		}
 	}
-}
-
-// writes ends the process at the write that so many are left before.
-type writes struct {
-	left  int
-	after bool // the write is done
-}
-
-// do does a write, unless the process ends first.
-func (w *writes) do(write func() error) error {
-	w.left--
-	switch {
-	case w.left >= 0:
-		return write()
-	case w.left == -1 && w.after:
-		_ = write() // its outcome is not seen
-	}
-	return fault.New(fault.Unavailable, "the process ended")
-}
-
-type endingBlobs struct {
-	blob.Store
-	writes *writes
-}
-
-func (b endingBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (info blob.Info, err error) {
-	err = b.writes.do(func() error { info, err = b.Store.Put(ctx, key, r, o); return err })
-	return info, err
-}
-
-type endingDocs struct {
-	document.Store
-	writes *writes
-}
-
-func (d endingDocs) Create(ctx context.Context, key string, v []byte) (rev document.Revision, err error) {
-	err = d.writes.do(func() error { rev, err = d.Store.Create(ctx, key, v); return err })
-	return rev, err
-}
-
-func (d endingDocs) Replace(ctx context.Context, key string, v []byte,
-	old document.Revision) (rev document.Revision, err error) {
-	err = d.writes.do(func() error { rev, err = d.Store.Replace(ctx, key, v, old); return err })
-	return rev, err
 }
 
 // timedBlobs take 10 seconds for each input that they open to pin it.

@@ -16,7 +16,6 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/document"
-	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
@@ -24,40 +23,6 @@ import (
 )
 
 const second identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVX"
-
-// crashingDocs lets so many writes pass. The next one is lost or, if late is set, applied
-// without a reply; after it, everything fails, as if the process had ended.
-type crashingDocs struct {
-	document.Store
-	left int
-	late bool
-}
-
-func (c *crashingDocs) write(do func() error) error {
-	c.left--
-	if c.left == -1 && c.late {
-		_ = do()
-	}
-	if c.left < 0 {
-		return fault.New(fault.Denied, "the process crashed")
-	}
-	return do()
-}
-
-func (c *crashingDocs) Create(ctx context.Context, key string, v []byte) (rev document.Revision, err error) {
-	err = c.write(func() error { rev, err = c.Store.Create(ctx, key, v); return err })
-	return rev, err
-}
-
-func (c *crashingDocs) Replace(ctx context.Context, key string, v []byte, old document.Revision) (
-	rev document.Revision, err error) {
-	err = c.write(func() error { rev, err = c.Store.Replace(ctx, key, v, old); return err })
-	return rev, err
-}
-
-func (c *crashingDocs) Delete(ctx context.Context, key string, rev document.Revision) error {
-	return c.write(func() error { return c.Store.Delete(ctx, key, rev) })
-}
 
 // under returns the runs under a prefix, without the index itself.
 func (d fixture) under(prefix string) (out []identity.RunID) {
@@ -84,9 +49,8 @@ func TestEndedRunMovesBetweenIndexesOnce(t *testing.T) {
 				d := newFixture(t)
 				d.running(id, time.Now(), func(s *run.State) { s.Phase, s.EndedAt = run.Completed, time.Now() })
 				d.running(second, time.Now(), func(s *run.State) { s.Phase, s.EndedAt = run.Stopped, time.Now() })
-				crashing := &crashingDocs{Store: d.Docs, left: writes, late: late}
-				p := d.Ports
-				p.Docs = document.Reliable(crashing, retry.Policy{})
+				p := hosttest.Crashing(d.Ports, writes, late)
+				p.Docs = document.Reliable(p.Docs, retry.Policy{})
 				crashed := New(p, host.Timings(config.DefaultDeployment().Health)).Scan(t.Context()) != nil
 				for _, r := range []identity.RunID{id, second} {
 					found := fmt.Sprint(d.under(record.OpenRunPrefix), d.under(record.EndedPrefix))

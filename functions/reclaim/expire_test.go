@@ -302,7 +302,8 @@ func TestCrashBetweenAnyTwoDeletesLosesNothing(t *testing.T) {
 				d.index()
 				<-time.After(2 * keep)
 				crashing := d
-				crashing.Ports.Docs = document.Reliable(&crashingDocs{Store: d.Docs, left: writes, late: late}, retry.Policy{})
+				crashing.Ports = hosttest.Crashing(d.Ports, writes, late)
+				crashing.Docs = document.Reliable(crashing.Docs, retry.Policy{})
 				crashed := crashing.expire() != nil
 				for _, m := range ms {
 					_, err := host.LoadManifest(t.Context(), d.Docs, m.Run)

@@ -2,9 +2,7 @@ package submit_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +17,6 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
-	"rollout/shared/input"
-	"rollout/shared/input/inputtest"
 	"rollout/shared/kind"
 	"rollout/shared/record"
 )
@@ -476,134 +472,5 @@ func TestJudgesAreRolesOfTheirRun(t *testing.T) {
 			*m.Roles[0].Sampling.Temperature != 0 || (m.Roles[0].Request != nil) != (c.pool == "judges") {
 			t.Errorf("%s: %+v", name, m.Roles)
 		}
-	}
-}
-
-// manyFiles stores n files, and returns the manifest of a run of them.
-func (d *fixture) manyFiles(n int) record.Manifest {
-	d.t.Helper()
-	m := record.Manifest{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: "many"}
-	for i := range n {
-		e := d.put(fmt.Sprintf("prompts/%d.jsonl", i), prompt)
-		m.Inputs = append(m.Inputs, record.Input{Key: e.Key, Version: e.Version, Size: e.Size})
-	}
-	return m
-}
-
-// writes ends the process at the write that so many are left before.
-type writes struct {
-	left  int
-	after bool // the write is done
-}
-
-// do does a write, unless the process ends first.
-func (w *writes) do(write func() error) error {
-	w.left--
-	switch {
-	case w.left >= 0:
-		return write()
-	case w.left == -1 && w.after:
-		_ = write() // its outcome is not seen
-	}
-	return fault.New(fault.Unavailable, "the process ended")
-}
-
-type endingBlobs struct {
-	blob.Store
-	writes *writes
-}
-
-func (b endingBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (info blob.Info, err error) {
-	err = b.writes.do(func() error { info, err = b.Store.Put(ctx, key, r, o); return err })
-	return info, err
-}
-
-type endingDocs struct {
-	document.Store
-	writes *writes
-}
-
-func (d endingDocs) Create(ctx context.Context, key string, v []byte) (rev document.Revision, err error) {
-	err = d.writes.do(func() error { rev, err = d.Store.Create(ctx, key, v); return err })
-	return rev, err
-}
-
-// A submission of many files that ends at any of its writes leaves no run, or the whole run;
-// the next one may have other files, as the folder may have changed.
-func TestCrashInASubmissionOfManyFilesLeavesNoHalfRun(t *testing.T) {
-	t.Parallel()
-	limits := inputtest.InParts(2, 3)
-	inputsOf := func(d *fixture, m record.Manifest) (out []record.Input) {
-		for in, err := range input.NewInputs(d.Blobs).All(t.Context(), m) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, in)
-		}
-		return out
-	}
-	for _, after := range []bool{false, true} {
-		for write := 0; ; write++ {
-			d := newFixture(t)
-			first := d.manyFiles(8)
-			p, w := d.Ports, &writes{left: write, after: after}
-			p.Blobs, p.Docs = endingBlobs{p.Blobs, w}, endingDocs{p.Docs, w}
-			opts := submit.Options{Deployment: d.deploy, Inputs: &limits}
-			err := submit.New(p, opts).Create(t.Context(), first, config.DefaultRun())
-			if err == nil {
-				if write < 5 {
-					t.Fatalf("a submission has %d writes", write)
-				}
-				break
-			}
-			created := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(first.Run)).Run != ""
-			second := first
-			second.Inputs = append(slices.Clone(first.Inputs[:4]), first.Inputs[5:]...)
-			if err := submit.New(d.Ports, opts).Create(t.Context(), second, config.DefaultRun()); err != nil {
-				t.Fatal(err)
-			}
-			want := second.Inputs
-			if created {
-				want = first.Inputs
-			}
-			got := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(first.Run))
-			if !slices.Equal(inputsOf(d, got), want) || got.InputCount() != len(want) || d.planned() == 0 {
-				t.Errorf("after a crash at write %d (after it: %v) the run has %d inputs, want %d; refused for %q",
-					write, after, got.InputCount(), len(want), got.Refused)
-			}
-		}
-	}
-}
-
-func TestTooManyFilesAreRefused(t *testing.T) {
-	t.Parallel()
-	d := newFixture(t)
-	m := d.manyFiles(1)
-	m.Inputs = slices.Repeat(m.Inputs, record.MaxInputs+1)
-	sub := submit.New(d.Ports, submit.Options{Deployment: d.deploy})
-	if err := sub.Create(t.Context(), m, config.DefaultRun()); err != nil {
-		t.Fatal(err)
-	}
-	got := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(m.Run))
-	if !strings.Contains(got.Refused, "100001 files are too many") || got.List != nil || len(got.Inputs) > 1 {
-		t.Errorf("refused for %q with %d inputs", got.Refused, len(got.Inputs))
-	}
-	if work, err := d.Blobs.List(t.Context(), record.WorkPrefix, "", 1); err != nil || len(work) > 0 {
-		t.Errorf("it left %v, %v", work, err)
-	}
-}
-
-// The role of submit in a cloud may not write the parts of a list.
-func TestListOfFilesInPartsIsRefusedInACloud(t *testing.T) {
-	t.Parallel()
-	d := newFixture(t)
-	m, limits := d.manyFiles(3), inputtest.InParts(2, 3)
-	opts := submit.Options{Deployment: d.deploy, Inputs: &limits, At: cloud.Capabilities{RemoteBucket: true}}
-	if err := submit.New(d.Ports, opts).Create(t.Context(), m, config.DefaultRun()); err != nil {
-		t.Fatal(err)
-	}
-	got := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(m.Run))
-	if !strings.Contains(got.Refused, "3 files are too many for a run in a cloud") || got.List != nil {
-		t.Errorf("refused for %q", got.Refused)
 	}
 }

@@ -58,7 +58,7 @@ func (s screen) body() string {
 		parts = append(parts, runs)
 		leave(dropped, "runs")
 	}
-	if s.live || s.anyOpen() || len(s.Runs) == 0 {
+	if s.live || s.anyOpen() || !s.one {
 		workers, dropped := s.workers()
 		leave(dropped, "workers")
 		for _, part := range []string{workers, s.servers(), s.limits(), s.queues()} {

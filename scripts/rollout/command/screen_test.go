@@ -163,11 +163,17 @@ func TestWorkersOfOneRunTellShardsOfOthersApart(t *testing.T) {
 	}
 }
 
-func TestStatusWithoutRunsShowsWorkers(t *testing.T) {
+func TestStatusWithoutOpenRunsShowsWorkers(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
 	s.Runs = nil
 	if body := s.body(); !strings.Contains(body, "no runs yet") || !strings.Contains(body, "WORKER") {
 		t.Error(body)
+	}
+	s = wideScreen()
+	s.Runs = s.Runs[:1]
+	s.Runs[0].Phase, s.live = run.Completed, false
+	if body := s.body(); !strings.Contains(body, "completed") || !strings.Contains(body, "WORKER") {
+		t.Errorf("with an ended run:\n%s", body)
 	}
 }
