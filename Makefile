@@ -157,9 +157,10 @@ test-dist: ## build a release archive in two folders and check that the bytes ar
 	ROLLOUT_TEST_DIST=1 $(GO) test -count=1 -timeout 10m ./scripts/dist
 .PHONY: test-dist
 
-test-emulators: ## test the AWS drivers against three emulators, installed in out/emulators (needs Python 3.11), and 20 disturbed runs
+test-emulators: ## test the AWS drivers against three emulators, installed in out/emulators (needs Python 3.11), and disturbed runs in both clouds
 	@GO="$(GO)" bash scripts/emulators/test.sh $(OTHER_EMULATORS) '$(OTHER_EMULATOR_TESTS)'
 	cd $(EMULATORS) && $(GO) test -count=1 -timeout 10m -run TestDisturbedRuns ./e2e -args -rounds 20
+	cd $(EMULATORS_GCP) && $(GO) test -count=1 -timeout 20m -run TestDisturbedRuns ./e2e -args -rounds 9 # one of each kind
 .PHONY: test-emulators
 
 INFRA ?= out/infra

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollout/localstack/scenarios"
 )
 
 // batch is a folder with a config for `rollout infer batch`.
@@ -81,8 +83,8 @@ func TestC13ResumedBatchAnswersEachItemOnce(t *testing.T) {
 	if want := []string{"00", "01", "02", "03", "04", "05", "06", "07"}; !slices.Equal(o.ids(t), want) {
 		t.Errorf("ids are %q, want %q", o.ids(t), want)
 	}
-	if o.errors != "" {
-		t.Errorf("errors.jsonl has %q", o.errors)
+	if o.Errors != "" {
+		t.Errorf("errors.jsonl has %q", o.Errors)
 	}
 	// I5: the killed process had at most one answer that it had not committed.
 	if again := completed(second); again > 8-before+1 {
@@ -109,7 +111,7 @@ func TestC43ResumeOfAFinishedBatchDoesNothing(t *testing.T) {
 // C43: eight workers start a run and three finish it, with the same bytes.
 func TestC43ResumeWithFewerWorkersGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
-	prompts := mixedPrompts(160)
+	prompts := scenarios.MixedPrompts(160)
 	whole := newBatch(t, prompts, serve(t).url, "")
 	whole.infer().wantExit(1) // some of its lines are invalid
 	want := readOutcome(t, whole.path("out"))
@@ -187,7 +189,7 @@ func TestResumeWithAnotherModelIsRefused(t *testing.T) {
 // and contacts no engine.
 func TestDryRunCountsItemsAndBadLines(t *testing.T) {
 	t.Parallel()
-	b := newBatch(t, mixedPrompts(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
+	b := newBatch(t, scenarios.MixedPrompts(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
 	p := b.infer("--dry-run")
 	p.wantExit(1)
 	if want := "dry-run: model=fake inputs=32 bad=5 workers=3\n"; p.stdoutText() != want {

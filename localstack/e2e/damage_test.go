@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -30,7 +31,7 @@ func (i *testInstallation) backup(s llm, file string) (id identity.RunID, backup
 // undisturbed bytes.
 func TestDamagedStateEndsProcessesAndIsRestored(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func zeroFile(t *testing.T, path string) {
 // again, and files written after the backup do not disturb them.
 func TestRestoreOfAnOlderBackupRunsAgain(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 2, smallShards)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/scenarios"
 )
 
 // disk is a small file system for one test.
@@ -84,7 +86,7 @@ func (i *testInstallation) reportsFullDisk() bool {
 // full disk at a limited rate.
 func TestRunSurvivesAFullDisk(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +98,7 @@ func TestRunSurvivesAFullDisk(t *testing.T) {
 			for kept, round := uint64(0), 0; round < 2; round++ {
 				eventually(t, "another quarter is answered", func() bool {
 					r, ok := i.show(id)
-					enough := ok && r.Items.Done >= kept+want.summary.Completed/4
+					enough := ok && r.Items.Done >= kept+want.Summary.Completed/4
 					if enough {
 						kept = r.Items.Done
 					}
@@ -127,7 +129,7 @@ func TestRunSurvivesAFullDisk(t *testing.T) {
 // running plans and answers an earlier upload as soon as there is room.
 func TestFullDiskAtTheStartIsReported(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	d := newDisk(t, "16m")
 	s := serve(t)
@@ -179,7 +181,7 @@ func (i *testInstallation) reportsReadOnly() bool {
 // bucket is writable again the run ends with the undisturbed bytes.
 func TestRunSurvivesAReadOnlyBucket(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +199,7 @@ func TestRunSurvivesAReadOnlyBucket(t *testing.T) {
 			d.remount("rw")
 			eventually(t, "half is answered", func() bool {
 				r, ok := i.show(id)
-				return ok && r.Items.Done >= uint64(want.summary.Completed)/2
+				return ok && r.Items.Done >= uint64(want.Summary.Completed)/2
 			})
 
 			i.up.killGroup()

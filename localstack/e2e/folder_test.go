@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/run"
 )
 
@@ -14,7 +15,7 @@ import (
 // goes on.
 func TestSecondUpOnOneFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 1, smallShards)
@@ -30,8 +31,8 @@ func TestSecondUpOnOneFolderIsRefused(t *testing.T) {
 // A paused run stays paused.
 func TestUpAfterACrashResumesOpenRuns(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
-	other := write(t, filepath.Join(t.TempDir(), "other.jsonl"), mixedPrompts(200))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
+	other := write(t, filepath.Join(t.TempDir(), "other.jsonl"), scenarios.MixedPrompts(200))
 	want, wantOther := undisturbed(t, file), undisturbed(t, other)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 0, smallShards)

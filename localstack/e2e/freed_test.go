@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/record"
 )
@@ -40,7 +41,7 @@ func (i *testInstallation) has(key string) bool {
 // ends or frees them. Retries, retries of those, show and results read its files instead.
 func TestWorkFilesAreFreedThoughProcessesAreKilled(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	for name, moment := range map[string]func(i *testInstallation, id identity.RunID) bool{
 		"when the files are written": func(i *testInstallation, id identity.RunID) bool {
@@ -50,7 +51,7 @@ func TestWorkFilesAreFreedThoughProcessesAreKilled(t *testing.T) {
 			return i.has(record.OutputKey(id, record.SummaryFile))
 		},
 		"when results are freed": func(i *testInstallation, id identity.RunID) bool {
-			return i.has(record.OutputKey(id, record.SummaryFile)) && i.results(id) < want.summary.Shards
+			return i.has(record.OutputKey(id, record.SummaryFile)) && i.results(id) < want.Summary.Shards
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,12 +79,12 @@ func TestWorkFilesAreFreedThoughProcessesAreKilled(t *testing.T) {
 			}
 			i.wantFreed(id)
 			out := do(t, 1, "results", "--dir", i.dir, string(id)).stdoutText() // items failed
-			if generatedAt.ReplaceAllString(out, `"generated_at":""`) != want.completions {
+			if scenarios.WithoutTimes(out) != want.Completions {
 				t.Error("results writes other rows than the run has")
 			}
-			first, _, _ := strings.Cut(want.completions, "\n")
+			first, _, _ := strings.Cut(want.Completions, "\n")
 			shown := do(t, 0, "show", "--dir", i.dir, "--json", string(id), "#0").stdoutText()
-			if !strings.Contains(generatedAt.ReplaceAllString(shown, `"generated_at":""`), first) {
+			if !strings.Contains(scenarios.WithoutTimes(shown), first) {
 				t.Errorf("show lacks the row %s:\n%s", first, shown)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -16,7 +17,7 @@ import (
 func TestKilledProcessesDoNotChangeTheResult(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 320, 5
-	file := promptsFile(t, mixedPrompts(items))
+	file := promptsFile(t, scenarios.MixedPrompts(items))
 	want := undisturbed(t, file)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestKilledProcessesDoNotChangeTheResult(t *testing.T) {
 			for range rounds {
 				id := m.submit(file)
 				for range 1 + m.rng.IntN(4) {
-					m.killRandomly(id, want.summary.Completed)
+					m.killRandomly(id, want.Summary.Completed)
 				}
 				m.awaitEnd(id)
 				wantSame(t, m.outcome(id), want)
@@ -39,7 +40,7 @@ func TestKilledProcessesDoNotChangeTheResult(t *testing.T) {
 func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 240, 3
-	file := promptsFile(t, mixedPrompts(items))
+	file := promptsFile(t, scenarios.MixedPrompts(items))
 	want := undisturbed(t, file)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 			m := newProcessKiller(t, 100+seed)
 			for range rounds {
 				id := m.submit(file)
-				m.killRandomly(id, want.summary.Completed)
+				m.killRandomly(id, want.Summary.Completed)
 				if m.hasEnded(id) {
 					t.Fatalf("the run ended before it could be paused: give it more items")
 				}
@@ -55,7 +56,7 @@ func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 				m.await(id, run.Paused, run.Interrupted)
 				m.wantNoRequests(id)
 				m.control("resume", id)
-				m.killRandomly(id, want.summary.Completed)
+				m.killRandomly(id, want.Summary.Completed)
 				m.awaitEnd(id)
 				wantSame(t, m.outcome(id), want)
 			}

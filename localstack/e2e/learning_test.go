@@ -60,7 +60,7 @@ func runCalmly(t *testing.T, file string) (map[string]string, record.Summary) {
 	if s := calm.awaitEnd(id); s.Phase != run.Completed {
 		t.Fatalf("the undisturbed run is %s: %s", s.Phase, s.Message)
 	}
-	files, sum := calm.rolloutFiles(id), calm.outcome(id).summary
+	files, sum := calm.rolloutFiles(id), calm.outcome(id).Summary
 	calm.up.signal(15)
 	calm.up.wantExit(0)
 	return files, sum

@@ -50,8 +50,8 @@ func TestWorkersKeepToTheLimitOfAServer(t *testing.T) {
 		r, _ := i.show(id)
 		return r.Phase.Ended()
 	})
-	if o := i.outcome(id); o.summary.Completed != manyPrompts {
-		t.Errorf("%d of %d items are answered", o.summary.Completed, manyPrompts)
+	if o := i.outcome(id); o.Summary.Completed != manyPrompts {
+		t.Errorf("%d of %d items are answered", o.Summary.Completed, manyPrompts)
 	}
 	if n := s.metric(limitedTotal); n > 0 {
 		t.Errorf("the server refused %d requests", n)
@@ -85,8 +85,8 @@ func TestWorkersLearnTheLimitOfAServer(t *testing.T) {
 		})
 	})
 	i.awaitEnd(id)
-	if o := i.outcome(id); o.summary.Completed != 80 {
-		t.Errorf("%d of %d items are answered", o.summary.Completed, 80)
+	if o := i.outcome(id); o.Summary.Completed != 80 {
+		t.Errorf("%d of %d items are answered", o.Summary.Completed, 80)
 	}
 	if n := s.metric(limitedTotal); n > 0 {
 		t.Errorf("the server refused %d requests", n)
@@ -107,8 +107,8 @@ func TestKilledWorkersShareOfALimitGoesToOthers(t *testing.T) {
 		return syscall.Kill(a.PID, syscall.SIGKILL) == nil
 	})
 	i.awaitEnd(id)
-	if o := i.outcome(id); o.summary.Completed != manyPrompts {
-		t.Errorf("%d of %d items are answered", o.summary.Completed, manyPrompts)
+	if o := i.outcome(id); o.Summary.Completed != manyPrompts {
+		t.Errorf("%d of %d items are answered", o.Summary.Completed, manyPrompts)
 	}
 	// The killed worker had half of the limit.
 	if n := s.metric(maxMinute); n > perMinute+perMinute/2 {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 )
 
@@ -63,7 +63,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 			return 1, err
 		}
 	}
-	if err := noteSources(); err != nil {
+	if err := scenarios.NoteSources(filepath.Join("..", "..")); err != nil {
 		return 1, err
 	}
 	if binaries, err = os.MkdirTemp("", "rollout-e2e-*"); err != nil {
@@ -80,18 +80,6 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	return m.Run(), nil
-}
-
-// noteSources reads the folders of the programs' source, so that `go test`
-// discards a cached result once one of the files has changed.
-func noteSources() error {
-	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm"} {
-		visit := func(_ string, _ fs.DirEntry, err error) error { return err }
-		if err := filepath.WalkDir(filepath.Join("..", "..", top), visit); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Polling for what other processes do.

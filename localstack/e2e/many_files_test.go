@@ -49,7 +49,7 @@ func TestRunOfTenThousandFilesHasTheRowsOfOneFile(t *testing.T) {
 	second.whileItWrites(second.ended)
 	second.wantExit(1)
 	got := readOutcome(t, many.path("out"))
-	got.errors, want.errors = place.ReplaceAllString(got.errors, ""), place.ReplaceAllString(want.errors, "")
+	got.Errors, want.Errors = place.ReplaceAllString(got.Errors, ""), place.ReplaceAllString(want.Errors, "")
 	wantSame(t, got, want)
 
 	dir, id := many.path("out/.rollout"), many.runID()

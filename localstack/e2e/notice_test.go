@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/scenarios"
 )
 
 // notice writes a preemption notice where a local worker looks for it.
@@ -25,7 +27,7 @@ func (i *testInstallation) noticeFile() string { return filepath.Join(i.dir, "st
 // 0, and the run goes on with the next worker.
 func TestC28WorkerDrainsWithinTheLeadOfANotice(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, smallShards)
@@ -52,7 +54,7 @@ var drains = regexp.MustCompile(`worker_draining worker=(\w+)`)
 // Five notices and five signals at once cause one drain.
 func TestC29FiveNoticesAreOneDrain(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, patientHealth+smallShards)
@@ -98,7 +100,7 @@ func TestSignalsEndProcessesInOrder(t *testing.T) {
 	})
 	t.Run("many signals", func(t *testing.T) {
 		t.Parallel()
-		file := promptsFile(t, mixedPrompts(160))
+		file := promptsFile(t, scenarios.MixedPrompts(160))
 		want := undisturbed(t, file)
 		s := serveSlowly(t, 50*time.Millisecond)
 		i := install(t, s.url, 2, smallShards)
@@ -116,7 +118,7 @@ func TestSignalsEndProcessesInOrder(t *testing.T) {
 		t.Parallel()
 		s := serveSlowly(t, 50*time.Millisecond)
 		i := install(t, s.url, 0, smallShards)
-		i.submit(promptsFile(t, mixedPrompts(320)))
+		i.submit(promptsFile(t, scenarios.MixedPrompts(320)))
 		eventually(t, "the run is under way", func() bool { return s.requests() > 20 })
 		i.up.signal(syscall.SIGHUP)
 		i.up.wantExit(0)
@@ -133,7 +135,7 @@ func exists(path string) bool {
 // standard streams are closed.
 func TestRunNeedsNoReaderOfItsOutput(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serve(t)
 	i := install(t, s.url, 0, smallShards)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/scenarios"
 )
 
 // installObserved makes an installation of up and two worker processes that
@@ -32,7 +34,7 @@ func installObserved(t *testing.T, engine, config string) (i *testInstallation, 
 func TestProcessesShareOneEventStreamAndTrace(t *testing.T) {
 	t.Parallel()
 	i, events, spans := installObserved(t, serve(t).url, patientHealth+smallShards)
-	id := i.submit(promptsFile(t, mixedPrompts(200)))
+	id := i.submit(promptsFile(t, scenarios.MixedPrompts(200)))
 	sum := i.awaitEnd(id)
 	i.up.signal(syscall.SIGTERM)
 	i.up.wantExit(0)
@@ -86,7 +88,7 @@ func TestMetricsCountAKilledWorker(t *testing.T) {
 	t.Parallel()
 	i, events, _ := installObserved(t, serveSlowly(t, 15*time.Millisecond).url, smallShards)
 	m := &processKiller{testInstallation: i, rng: rand.New(rand.NewPCG(1, 0)), killed: map[int]bool{}}
-	id := i.submit(promptsFile(t, mixedPrompts(200)))
+	id := i.submit(promptsFile(t, scenarios.MixedPrompts(200)))
 	m.killWorker(id)
 	i.awaitEnd(id)
 	eventually(t, "the metrics count the dead worker", func() bool {

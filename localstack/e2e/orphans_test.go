@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 )
 
@@ -74,7 +75,7 @@ func TestHelperProcess(t *testing.T) {
 	s := serveRestarting(t, "--latency", "100ms")
 	i := install(t, s.url, 2, smallShards)
 	w := launch(t, gpuworker, "--dir", i.dir, "--engine", s.url)
-	i.submit(promptsFile(t, mixedPrompts(320)))
+	i.submit(promptsFile(t, scenarios.MixedPrompts(320)))
 	eventually(t, "the workers are ready", func() bool { return len(i.aliveWorkers()) == 3 })
 	pids := []int{s.cmd.Process.Pid, i.up.cmd.Process.Pid, w.cmd.Process.Pid}
 	for _, p := range pids[:2] {

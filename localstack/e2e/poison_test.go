@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/run"
 )
 
@@ -51,11 +52,11 @@ func TestC22OnlyThePoisonousPromptIsQuarantined(t *testing.T) {
 				t.Errorf("the run ended as %s (%s)", end.Phase, end.Message)
 			}
 			o := i.outcome(id)
-			if o.summary.Completed != uint64(c.items-len(c.poison)) || o.summary.Failed != uint64(len(c.poison)) ||
-				len(o.summary.FailedByClass) != 1 || o.summary.FailedByClass["poison"] != len(c.poison) {
-				t.Errorf("the summary says %+v", o.summary)
+			if o.Summary.Completed != uint64(c.items-len(c.poison)) || o.Summary.Failed != uint64(len(c.poison)) ||
+				len(o.Summary.FailedByClass) != 1 || o.Summary.FailedByClass["poison"] != len(c.poison) {
+				t.Errorf("the summary says %+v", o.Summary)
 			}
-			errs := lines(t, o.errors)
+			errs := lines(t, o.Errors)
 			if len(errs) != len(c.poison) {
 				t.Fatalf("%d error rows, want %d: %s", len(errs), len(c.poison), errs)
 			}
@@ -77,13 +78,13 @@ func TestC22OnlyThePoisonousPromptIsQuarantined(t *testing.T) {
 func TestRepeatedServerCrashesOnlyDelayTheRun(t *testing.T) {
 	t.Parallel()
 	const items = 48
-	file := promptsFile(t, mixedPrompts(items))
+	file := promptsFile(t, scenarios.MixedPrompts(items))
 	want := undisturbed(t, file)
 	s := serveRestarting(t, "--die-after", "25", "--latency", "10ms")
 	i := install(t, s.url, 0, smallShards)
 	id := i.submit(file)
-	if end := i.awaitEnd(id); string(end.Phase) != want.summary.Phase {
-		t.Errorf("the run ended as %s (%s), want %s", end.Phase, end.Message, want.summary.Phase)
+	if end := i.awaitEnd(id); string(end.Phase) != want.Summary.Phase {
+		t.Errorf("the run ended as %s (%s), want %s", end.Phase, end.Message, want.Summary.Phase)
 	}
 	wantSame(t, i.outcome(id), want)
 	if s.crashes() == 0 {

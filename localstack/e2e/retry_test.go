@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/record"
 )
@@ -141,7 +142,7 @@ func (s *souredRun) wantAnswered(id identity.RunID, answered func(n int) bool) {
 	s.t.Helper()
 	var rows, ids strings.Builder
 	var refused []string
-	for n, row := range lines(s.t, s.want.completions) {
+	for n, row := range lines(s.t, s.want.Completions) {
 		if answered(n) {
 			rows.WriteString(row + "\n")
 			fmt.Fprintf(&ids, "%03d ", n)
@@ -150,7 +151,7 @@ func (s *souredRun) wantAnswered(id identity.RunID, answered func(n int) bool) {
 		}
 	}
 	got := s.outcome(id)
-	wantSameLines(s.t, record.CompletionsFile, got.completions, rows.String())
+	scenarios.WantSameLines(s.t, record.CompletionsFile, got.Completions, rows.String())
 	if list := strings.Join(got.ids(s.t), " ") + " "; list != ids.String() {
 		s.t.Errorf("run %s answered %s, want %s", id, list, ids.String())
 	}
@@ -164,7 +165,7 @@ func (s *souredRun) wantAnswered(id identity.RunID, answered func(n int) bool) {
 	if !slices.Equal(errs, refused) {
 		s.t.Errorf("run %s failed at %v, want %v", id, errs, refused)
 	}
-	if sum := got.summary; sum.Completed+sum.Failed != s.want.summary.Items || sum.Failed != uint64(len(refused)) ||
+	if sum := got.Summary; sum.Completed+sum.Failed != s.want.Summary.Items || sum.Failed != uint64(len(refused)) ||
 		sum.FailedByClass["refused"] != len(refused) {
 		s.t.Errorf("run %s has the summary %+v", id, sum)
 	}

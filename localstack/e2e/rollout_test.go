@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
@@ -174,7 +175,7 @@ func (i *testInstallation) rolloutFiles(id identity.RunID) map[string]string {
 		}
 		text = serverOf.ReplaceAllString(text, "http://server")
 		name, err := filepath.Rel(folder, path)
-		out[name] = generatedAt.ReplaceAllString(text, `"generated_at":""`)
+		out[name] = scenarios.WithoutTimes(text)
 		return err
 	})
 	if err != nil {
@@ -224,7 +225,7 @@ func wantSameFiles(t *testing.T, got, want map[string]string) {
 		t.Errorf("there are %d files, want %d", len(got), len(want))
 	}
 	for name := range want {
-		wantSameLines(t, name, got[name], want[name])
+		scenarios.WantSameLines(t, name, got[name], want[name])
 	}
 }
 

@@ -48,8 +48,8 @@ func TestRetryHasTheFilesOfAnUndisturbedRun(t *testing.T) {
 		t.Error("the rows that were followed differ from those of the file")
 	}
 	parent := i.outcome(broken)
-	if n := parent.summary.FailedByClass["engine"]; n != items/10 {
-		t.Fatalf("the broken server failed %d items, want %d: %v", n, items/10, parent.summary.FailedByClass)
+	if n := parent.Summary.FailedByClass["engine"]; n != items/10 {
+		t.Fatalf("the broken server failed %d items, want %d: %v", n, items/10, parent.Summary.FailedByClass)
 	}
 
 	i.engine = serve(t).url
@@ -62,7 +62,7 @@ func TestRetryHasTheFilesOfAnUndisturbedRun(t *testing.T) {
 	i.awaitEnd(fresh)
 	wantSame(t, i.outcome(child), i.outcome(fresh))
 
-	retry := i.outcome(child).summary.Retry
+	retry := i.outcome(child).Summary.Retry
 	if retry == nil || retry.Run != broken || retry.Asked != items/10 || retry.Answered != items/10 ||
 		retry.Kept != items-items/10 || retry.ParentFailed != items/10 || retry.StillFailed != 0 {
 		t.Errorf("the summary says that the rows come from %+v", retry)

@@ -148,8 +148,8 @@ func TestSmallRunDoesNotWaitBehindALargeOne(t *testing.T) {
 		submitted := len(s.since(0))
 		id := i.submitRun(c.name, items, c.priority)
 		i.awaitEnd(id)
-		if o := i.outcome(id); o.summary.Completed != items {
-			t.Errorf("%s: %d of %d items are answered", c.name, o.summary.Completed, items)
+		if o := i.outcome(id); o.Summary.Completed != items {
+			t.Errorf("%s: %d of %d items are answered", c.name, o.Summary.Completed, items)
 		}
 		first, last := -1, 0
 		requests := s.since(submitted)

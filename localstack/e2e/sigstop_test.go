@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/scenarios"
 )
 
 // A worker that runs in another terminal and is stopped during a commit blocks
@@ -15,7 +17,7 @@ import (
 // and the remedy, and when it is continued the run goes on.
 func TestStoppedWorkerThatLocksTheStateIsNamed(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, smallShards)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rollout/functions/status"
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/shard"
 	"rollout/shared/host"
 	"rollout/shared/installation"
@@ -23,7 +24,7 @@ import (
 // its later writes is accepted (I11).
 func TestStalledWorkerFencesItself(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	t.Run("continued after its run has ended", func(t *testing.T) {
 		t.Parallel()

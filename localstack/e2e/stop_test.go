@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
@@ -65,7 +66,7 @@ func TestC12EndBeforeTheFirstDispatchGivesErrorRows(t *testing.T) {
 // are kept, the rest has expired, and `submit --wait` reports it.
 func TestC14DeadlineKeepsFinishedAnswers(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(160))
+	file := promptsFile(t, scenarios.MixedPrompts(160))
 	want := undisturbed(t, file)
 	i := install(t, serve(t, "--freeze-after", "60").url, 2, smallShards+"deadline = \"15s\"\n")
 	p := do(t, 1, "submit", "--wait", "--dir", i.dir, file)
@@ -82,12 +83,12 @@ func TestC14DeadlineKeepsFinishedAnswers(t *testing.T) {
 // A run is stopped while its workers are killed (I1).
 func TestStopWhileWorkersAreKilled(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, mixedPrompts(320))
+	file := promptsFile(t, scenarios.MixedPrompts(320))
 	want := undisturbed(t, file)
 	m := newProcessKiller(t, 7)
 	for range 3 {
 		id := m.submit(file)
-		m.killRandomly(id, want.summary.Completed)
+		m.killRandomly(id, want.Summary.Completed)
 		m.control("stop", id)
 		m.killWorker(id)
 		m.await(id, run.Stopped)
@@ -102,12 +103,12 @@ func TestC17DrainAtHalfLosesNoAnswer(t *testing.T) {
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := promptsFile(t, mixedPrompts(320))
+			file := promptsFile(t, scenarios.MixedPrompts(320))
 			want := undisturbed(t, file)
 			s := serveSlowly(t, 20*time.Millisecond)
 			i := install(t, s.url, workers, patientHealth+smallShards)
 			id := i.submit(file)
-			eventually(t, "half is answered", func() bool { return s.requests() > int(want.summary.Completed)/2 })
+			eventually(t, "half is answered", func() bool { return s.requests() > int(want.Summary.Completed)/2 })
 			i.up.signal(syscall.SIGTERM)
 			i.up.wantExit(0)
 			p := do(t, 0, "status", "--json", "--dir", i.dir, string(id))
@@ -126,9 +127,9 @@ func TestC17DrainAtHalfLosesNoAnswer(t *testing.T) {
 			i.awaitEnd(id)
 			wantSame(t, i.outcome(id), want)
 			// I5: a drain costs no finished item.
-			if again := s.requests() - asked; again > int(want.summary.Completed)-status.Items.Done {
+			if again := s.requests() - asked; again > int(want.Summary.Completed)-status.Items.Done {
 				t.Errorf("%d requests were sent after the drain for %d items without an answer", again,
-					int(want.summary.Completed)-status.Items.Done)
+					int(want.Summary.Completed)-status.Items.Done)
 			}
 		})
 	}
@@ -140,8 +141,8 @@ func TestC16RunEndsAfterItsLastAnswer(t *testing.T) {
 	i := install(t, serveSlowly(t, 300*time.Millisecond).url, 0, smallShards)
 	id := i.submit(promptsFile(t, simplePrompts(9)))
 	i.await(id, run.Completed)
-	if o := i.outcome(id); o.summary.Completed != 9 || len(o.ids(t)) != 9 || o.errors != "" {
-		t.Errorf("the run has the summary %+v, want 9 answers", o.summary)
+	if o := i.outcome(id); o.Summary.Completed != 9 || len(o.ids(t)) != 9 || o.Errors != "" {
+		t.Errorf("the run has the summary %+v, want 9 answers", o.Summary)
 	}
 	read(t, filepath.Join(i.bucket("runs/"+string(id)), record.SummaryFile))
 }

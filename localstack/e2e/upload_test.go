@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/run"
 )
 
@@ -23,10 +24,10 @@ import (
 func TestEveryWayOfUploadGivesOneRun(t *testing.T) {
 	t.Parallel()
 	i := install(t, serve(t).url, 0, smallShards)
-	prompts := mixedPrompts(32)
+	prompts := scenarios.MixedPrompts(32)
 	first := i.submit(write(t, filepath.Join(t.TempDir(), "first.jsonl"), prompts))
 	i.awaitEnd(first)
-	want := i.outcome(first).completions
+	want := i.outcome(first).Completions
 	for _, way := range []struct {
 		name   string // of the file
 		upload func(t *testing.T, name string)
@@ -51,7 +52,7 @@ func TestEveryWayOfUploadGivesOneRun(t *testing.T) {
 			if s.Phase != run.CompletedWithErrors {
 				t.Errorf("the run is %s: %s", s.Phase, s.Message)
 			}
-			wantSameLines(t, "completions.jsonl", i.outcome(s.Run).completions, want)
+			scenarios.WantSameLines(t, "completions.jsonl", i.outcome(s.Run).Completions, want)
 		})
 	}
 }
@@ -111,10 +112,10 @@ func TestEveryDialectGetsAnswersInItsOwnFormat(t *testing.T) {
 			i := i.within(t)
 			i.move(c.name+".jsonl", c.lines)
 			s := i.onlyRunOf(c.name + ".jsonl")
-			rows := lines(t, i.outcome(s.Run).completions)
+			rows := lines(t, i.outcome(s.Run).Completions)
 			if s.Phase != run.Completed || len(rows) != 2 {
 				t.Fatalf("the run is %s with %d rows, want completed with 2: %s\n%s", s.Phase, len(rows), s.Message,
-					i.outcome(s.Run).errors)
+					i.outcome(s.Run).Errors)
 			}
 			for n, row := range rows {
 				var fields map[string]any
@@ -151,9 +152,9 @@ func TestC10UploadsWithoutValidLinesEnd(t *testing.T) {
 				do(t, 1, "submit", "--wait", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), c.name), c.content))
 				s := i.onlyRunOf(c.name)
 				o := i.outcome(s.Run)
-				if s.Phase != c.phase || o.completions != "" || len(lines(t, o.errors)) != c.errors {
-					t.Errorf("the run ended as %s with completions %q and %d errors, want %s and %d", s.Phase, o.completions,
-						len(lines(t, o.errors)), c.phase, c.errors)
+				if s.Phase != c.phase || o.Completions != "" || len(lines(t, o.Errors)) != c.errors {
+					t.Errorf("the run ended as %s with completions %q and %d errors, want %s and %d", s.Phase, o.Completions,
+						len(lines(t, o.Errors)), c.phase, c.errors)
 				}
 			})
 		}
@@ -244,7 +245,7 @@ func TestC33EachObjectVersionIsOneRun(t *testing.T) {
 			t.Errorf("the old version is %s (%s), want failed (input_changed)", s.Phase, s.Reason)
 		}
 		old := i.outcome(all[1].Run)
-		rows, answers := len(lines(t, old.completions))+len(lines(t, old.errors)), len(old.ids(t))
+		rows, answers := len(lines(t, old.Completions))+len(lines(t, old.Errors)), len(old.ids(t))
 		if rows != 99 || answers == 0 || all[1].FailedByClass["input_changed"] == 0 {
 			t.Errorf("the old version has %d rows, %d answers, failed %v; want 99 rows with its answers",
 				rows, answers, all[1].FailedByClass)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/webhook"
@@ -128,7 +129,7 @@ func TestEventsArriveAfterAKillBetweenTheEndAndTheDelivery(t *testing.T) {
 	s, r := serveSlowly(t, time.Millisecond), receiveEvents(t)
 	r.hold()
 	i := install(t, s.url, 1, notifying(r.URL))
-	id := i.submit(promptsFile(t, mixedPrompts(40)))
+	id := i.submit(promptsFile(t, scenarios.MixedPrompts(40)))
 	i.awaitEnd(id)
 	eventually(t, "the receiver is called", r.called)
 	i.up.killGroup()
@@ -154,7 +155,7 @@ func TestPausesAndEndsAreToldInOrder(t *testing.T) {
 	t.Parallel()
 	s, r := serveSlowly(t, 30*time.Millisecond), receiveEvents(t)
 	i := install(t, s.url, 0, notifying(r.URL))
-	id := i.submit(promptsFile(t, mixedPrompts(160)))
+	id := i.submit(promptsFile(t, scenarios.MixedPrompts(160)))
 	eventually(t, "the run is under way", func() bool { return s.requests() > 10 })
 	i.control("pause", id)
 	i.await(id, run.Paused, run.Interrupted)

@@ -32,7 +32,7 @@ func commandsAndAPI(t *testing.T, c Cloud) {
 	WantSame(t, d.AwaitEnd(id), want)
 	out := filepath.Join(t.TempDir(), "completions.jsonl")
 	d.Do("results", string(id), "--output", out)
-	wantSameLines(t, "the file of results", WithoutTimes(read(t, out)), want.Completions)
+	WantSameLines(t, "the file of results", WithoutTimes(read(t, out)), want.Completions)
 	d.Check()
 }
 

@@ -11,6 +11,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
 	"rollout/shared/record"
+	"slices"
 )
 
 // Disturb runs a file in so many rounds, each in an installation of its own and with its own
@@ -143,7 +144,7 @@ func (m *disturber) kill(victim Machine) {
 // insist sends many notices at once, which cause one drain.
 func (m *disturber) insist(victim Machine) {
 	m.t.Logf("%s gets many notices", victim.ID())
-	m.preempt(victim, longest(m.cloud.Leads))
+	m.preempt(victim, slices.Max(m.cloud.Leads))
 	victim.Insist()
 }
 

@@ -105,7 +105,7 @@ func (d *Fixture) state(id identity.RunID) (s run.State) {
 func (d *Fixture) AwaitEnd(id identity.RunID) Outcome {
 	d.t.Helper()
 	Eventually(d.t, fmt.Sprintf("the run %s ends", id), func() bool { return d.HasEnded(id) })
-	return readOutcome(d.t, func(name string) string {
+	return ReadOutcome(d.t, func(name string) string {
 		content, ok := d.Find(record.OutputKey(id, name))
 		if !ok {
 			d.t.Errorf("the run %s has no %s", id, name)

@@ -65,7 +65,7 @@ func (l *Laptop) up() (output string) {
 // Outcome reads the files of a run that has ended.
 func (l *Laptop) Outcome(id identity.RunID) Outcome {
 	l.t.Helper()
-	return readOutcome(l.t, func(name string) string { return read(l.t, l.path(record.OutputKey(id, name))) })
+	return ReadOutcome(l.t, func(name string) string { return read(l.t, l.path(record.OutputKey(id, name))) })
 }
 
 // Files returns all files of a run by name, without the times of rows.

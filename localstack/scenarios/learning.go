@@ -52,7 +52,7 @@ func WantFiles(t *testing.T, blobs blob.Store, id identity.RunID, want map[strin
 		if !ok {
 			t.Errorf("the run has no %s", name)
 		}
-		wantSameLines(t, name, WithoutTimes(got), text)
+		WantSameLines(t, name, WithoutTimes(got), text)
 	}
 }
 

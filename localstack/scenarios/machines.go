@@ -53,11 +53,3 @@ func lostAndPreemptedMachines(t *testing.T, c Cloud) {
 	WantSame(t, d.AwaitEnd(id), want)
 	d.Check()
 }
-
-// longest is the longest of some times.
-func longest(all []time.Duration) (most time.Duration) {
-	for _, d := range all {
-		most = max(most, d)
-	}
-	return most
-}

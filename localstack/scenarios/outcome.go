@@ -21,8 +21,8 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // WithoutTimes returns rows without the times at which they were made.
 func WithoutTimes(rows string) string { return generatedAt.ReplaceAllString(rows, `"generated_at":""`) }
 
-// readOutcome reads the files of a run.
-func readOutcome(t *testing.T, file func(name string) string) Outcome {
+// ReadOutcome reads the files of a run.
+func ReadOutcome(t *testing.T, file func(name string) string) Outcome {
 	t.Helper()
 	o := Outcome{Completions: WithoutTimes(file(record.CompletionsFile)), Errors: file(record.ErrorsFile)}
 	if err := json.Unmarshal([]byte(file(record.SummaryFile)), &o.Summary); err != nil {
@@ -37,8 +37,8 @@ func readOutcome(t *testing.T, file func(name string) string) Outcome {
 // WantSame checks that two runs of one input left the same files and counts.
 func WantSame(t *testing.T, got, want Outcome) {
 	t.Helper()
-	wantSameLines(t, record.CompletionsFile, got.Completions, want.Completions)
-	wantSameLines(t, record.ErrorsFile, got.Errors, want.Errors)
+	WantSameLines(t, record.CompletionsFile, got.Completions, want.Completions)
+	WantSameLines(t, record.ErrorsFile, got.Errors, want.Errors)
 	if g, w := got.Summary, want.Summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed ||
 		g.Phase != w.Phase {
 		t.Errorf("the summary has phase %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
@@ -46,8 +46,8 @@ func WantSame(t *testing.T, got, want Outcome) {
 	}
 }
 
-// wantSameLines checks that two files are the same, and shows the first line that differs.
-func wantSameLines(t *testing.T, name, got, want string) {
+// WantSameLines checks that two files are the same, and shows the first line that differs.
+func WantSameLines(t *testing.T, name, got, want string) {
 	t.Helper()
 	if got == want {
 		return

@@ -56,7 +56,7 @@ func Build(ctx context.Context, source string, programs map[string]string) error
 // cached result once one of the files has changed. source is the root of the repository.
 func NoteSources(source string) error {
 	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm",
-		"localstack/scenarios"} {
+		"localstack/clerk"} { // what the programs link
 		if err := filepath.WalkDir(filepath.Join(source, top),
 			func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			return err

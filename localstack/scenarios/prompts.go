@@ -26,6 +26,9 @@ func MixedPrompts(items int) string {
 			fmt.Fprintf(&b, "{\"id\":\"chat-%d\",\"messages\":[{\"role\":\"user\",\"content\":\"say %d\"}]}\r\n", n, n)
 		case 12:
 			fmt.Fprintf(&b, "{\"id\":\"cut-%d\",\"prompt\":\"no end\n", n)
+		case 13:
+			fmt.Fprintf(&b, "{\"id\":\"meta-%d\",\"prompt\":\"numbers %d\","+
+				"\"metadata\":{\"id\":9007199254740993,\"x\":1e400,\"y\":-0}}\n", n, n)
 		case 14:
 			fmt.Fprintf(&b, "{\"id\":\"p-%04d\",\"prompt\":\"Wörter & \\\"quotes\\\" %d ✓\"}\n", n, n)
 		default:
