@@ -47,9 +47,7 @@ func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle 
 		err = s.keepHidden(ctx, q, m, func() error { return handle(ctx, p) })
 	}
 	switch {
-	case err == nil:
-		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
-	case host.IsExpired(err): // nothing is left to do for its run
+	case err == nil, host.IsExpired(err): // for an expired run nothing is left to do
 		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
 	case fault.Is(err, fault.Invalid):
 		err = s.DeadLetter(ctx, q, m, err)

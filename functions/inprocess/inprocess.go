@@ -6,6 +6,7 @@
 //	plan queue ───────▶ plan (ranges)             PlanConcurrency at once; more if they are small
 //	coordinate queue ─▶ coordinate                in batches
 //	timer ────────────▶ reclaim                   every half heartbeat interval; for uploads, every hour
+//	timer ────────────▶ reclaim (old runs)        every minute
 //	timer ────────────▶ notify                    when an event is recorded, or due again
 //
 // For each message it takes the same steps: receive, call the handler while the

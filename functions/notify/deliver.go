@@ -44,9 +44,13 @@ func (n *Notifier) Deliver(ctx context.Context) (next time.Time, err error) {
 		if err != nil {
 			return time.Time{}, errors.Join(group.Wait(), fault.Wrap(err, "list the events to deliver"))
 		}
+		if ctx.Err() != nil {
+			break // the others are for the next call
+		}
 		group.Go(func() error { return p.subject(ctx, d) })
 	}
-	return p.next, group.Wait()
+	err = errors.Join(group.Wait(), ctx.Err())
+	return p.next, err
 }
 
 // pass is one call of Deliver.
@@ -132,7 +136,7 @@ func (p *pass) send(ctx context.Context, subject record.NotificationSubject, d *
 		err := to.Deliver(attempt, e.Event)
 		cancel()
 		if err != nil {
-			if ctx.Err() == nil { // else this process ends: that is no fault of the destination
+			if ctx.Err() == nil { // else this process ends, which says nothing of the destination
 				failure = failureOf(e.Sequence, err)
 				p.Log.WarnContext(ctx, "an event is not delivered", "about", subject, "to", name, observe.KeyError, err)
 			}

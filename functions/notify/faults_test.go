@@ -162,7 +162,8 @@ func (w *world) restart() {
 	for _, r := range w.receivers {
 		to = append(to, r)
 	}
-	w.Notifier = notify.New(w.ports, notify.Options{Source: "rollout/local", Destinations: to})
+	w.Notifier = notify.New(w.ports, notify.Options{Source: "rollout/local", Destinations: to,
+		Timeout: time.Minute})
 }
 
 // look records what there is to tell, as a scan of reclaim does.
@@ -303,7 +304,8 @@ func TestAnEventThatIsRecordedWhileTheOutboxIsClearedIsDelivered(t *testing.T) {
 	p := hosttest.New()
 	docs := &recordsBeforeDelete{Store: p.Docs}
 	p.Docs = docs
-	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r}})
+	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r},
+		Timeout: time.Minute})
 	tell(t, n, 1)
 	docs.record = func() { tell(t, n, 2) }
 	for range 2 {
@@ -322,7 +324,8 @@ func TestTooManyEventsLeaveTheOldestOut(t *testing.T) {
 		body: map[string]string{}, fail: t.Errorf}
 	clock := &handClock{now: time.Unix(1_800_000_000, 0)}
 	p := hosttest.With(clock)
-	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r}})
+	n := notify.New(p, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{r},
+		Timeout: time.Minute})
 	const all = record.MaxPending + 5
 	for k := range all {
 		tell(t, n, k)

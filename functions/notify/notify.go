@@ -16,9 +16,9 @@
 //     events one by one, in order. What is sent and not noted, because the process ended, is
 //     sent again, with the same id: delivery is at least once, and in order for each subject.
 //  4. A destination that fails is asked again later (see notification.Delivery); after a day
-//     its event is given up, which `rollout status` shows.
+//     its event is given up, which the log says and, of a run, `rollout status`.
 //
-// The package changes no document of a run besides its own, and nothing waits for it.
+// The package changes no document of a run besides its own. No run waits for a destination.
 package notify
 
 import (
@@ -46,14 +46,11 @@ type Destination interface {
 type Options struct {
 	Source       string // of all events: who sends them. Example: "rollout/acme-rollout"
 	Destinations []Destination
-	// Fleets are the pools for which the cloud starts machines; their problems are told.
+	// Fleets are the pools for which the cloud may start machines; their problems are told.
 	Fleets []string
-	// Timeout is the longest attempt; default: DefaultTimeout.
+	// Timeout is the longest attempt to deliver an event; required.
 	Timeout time.Duration
 }
-
-// DefaultTimeout is the longest attempt to deliver an event.
-const DefaultTimeout = 10 * time.Second
 
 // Notifier records and delivers events. It is safe for concurrent use; several processes may
 // have one over the same documents. All methods of a nil Notifier do nothing.
@@ -73,13 +70,10 @@ type knownRun struct {
 	run  describedRun
 }
 
-// New returns a notifier; nil if there is no destination.
+// New returns a notifier, or nil without destinations.
 func New(p host.Ports, o Options) *Notifier {
 	if len(o.Destinations) == 0 {
 		return nil
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
 	}
 	n := &Notifier{Ports: p.WithSource("notify"), o: o, added: make(chan struct{}, 1),
 		known: map[identity.RunID]knownRun{}}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"time"
 
+	"fmt"
 	"rollout/events"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/notification"
 	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
@@ -17,7 +19,6 @@ import (
 type told struct {
 	payload events.Payload
 	at      time.Time // when it happened
-	id      string    // "" takes one from the subject and the number
 }
 
 // record adds the events that decide returns to the document of a subject, and notes the
@@ -26,9 +27,11 @@ type told struct {
 // the document.
 func (n *Notifier) record(ctx context.Context, subject record.NotificationSubject,
 	decide func(*record.Notifications) (added []told, changed bool)) (record.Notifications, error) {
+	adds := false
 	change := func(d record.Notifications, _ bool) (record.Notifications, bool, error) {
 		d.Schema = record.Schema
 		added, changed := decide(&d)
+		adds = len(added) > 0
 		for _, t := range added {
 			d.Sequence++
 			event, err := n.encode(subject, d.Sequence, t)
@@ -43,11 +46,11 @@ func (n *Notifier) record(ctx context.Context, subject record.NotificationSubjec
 	if err != nil || len(d.Pending) == 0 {
 		return d, err
 	}
-	err = n.enterOutbox(ctx, subject, d.Sequence)
-	if err == nil {
+	entered, err := n.enterOutbox(ctx, subject, d.Sequence, adds)
+	if entered {
 		select {
 		case n.added <- struct{}{}:
-		default: // whoever delivers has not taken the one before
+		default: // the one before is not taken yet
 		}
 	}
 	return d, err
@@ -58,18 +61,32 @@ func (n *Notifier) encode(subject record.NotificationSubject, sequence uint64, t
 	if t.at.IsZero() { // a state of an earlier version
 		t.at = n.Clock.Now()
 	}
-	meta := events.Meta{ID: t.id, Source: n.o.Source, Subject: string(subject), Time: t.at.UTC(),
+	id := "" // of the content: pools of several installations may have one name
+	if identity.RunID(subject).Valid() {
+		id = fmt.Sprintf("%s.%d", subject, sequence)
+	}
+	meta := events.Meta{ID: id, Source: n.o.Source, Subject: string(subject), Time: t.at.UTC(),
 		Sequence: events.FormatSequence(sequence)}
 	b, err := events.Encode(t.payload, meta)
 	return b, fault.WithKind(fault.Internal, err, "encode an event about %s", subject)
 }
 
-// enterOutbox writes the entry of a subject anew; see record.OutboxEntry.
-func (n *Notifier) enterOutbox(ctx context.Context, subject record.NotificationSubject, sequence uint64) error {
+// enterOutbox writes the entry of a subject: anew if events were added (see
+// record.OutboxEntry), else only where a crash came before it. It reports whether it wrote.
+func (n *Notifier) enterOutbox(ctx context.Context, subject record.NotificationSubject, sequence uint64,
+	added bool) (entered bool, err error) {
 	entry := record.OutboxEntry{Schema: record.Schema, Sequence: sequence, At: n.Clock.Now().UTC()}
-	_, err := host.Update(ctx, n.Docs, record.OutboxKey(subject),
-		func(record.OutboxEntry, bool) (record.OutboxEntry, bool, error) { return entry, true, nil })
-	return fault.Wrap(err, "note the events about %s", subject)
+	_, err = host.Update(ctx, n.Docs, record.OutboxKey(subject),
+		func(old record.OutboxEntry, found bool) (record.OutboxEntry, bool, error) {
+			if entered = added || !found; !entered {
+				return old, false, nil
+			}
+			return entry, true, nil
+		})
+	if err != nil {
+		return false, fault.Wrap(err, "note the events about %s", subject)
+	}
+	return entered, nil
 }
 
 // PoolReport is a report of why a pool has no machine.
@@ -141,7 +158,7 @@ func (n *Notifier) pool(ctx context.Context, r PoolReport) error {
 	}
 	_, err := n.record(ctx, record.PoolSubject(r.Pool), func(d *record.Notifications) (added []told, changed bool) {
 		next, tell := d.Pool.Next(r.Problem)
-		if tell { // pools of several installations may have one name: the id comes from the content
+		if tell {
 			added = []told{{payload: payload, at: r.At}}
 		}
 		changed = next[r.Kind] != d.Pool[r.Kind]

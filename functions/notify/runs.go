@@ -3,7 +3,6 @@ package notify
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"rollout/events"
@@ -66,8 +65,8 @@ func (n *Notifier) Open(ctx context.Context, open []run.State) error {
 		d, err := n.record(ctx, record.RunSubject(s.Run), func(d *record.Notifications) (added []told, changed bool) {
 			next, changes := d.Run.Next(v)
 			d.Run = next
-			for i, c := range changes {
-				added = append(added, n.openEvent(s, known.run, c, d.Sequence+uint64(i)+1))
+			for _, c := range changes {
+				added = append(added, n.openEvent(s, known.run, c))
 			}
 			return added, len(changes) > 0
 		})
@@ -111,8 +110,8 @@ func (n *Notifier) candidates(ctx context.Context, open []run.State) (out []run.
 }
 
 // openEvent returns the event of a change of an open run.
-func (n *Notifier) openEvent(s run.State, d describedRun, c notification.Change, sequence uint64) told {
-	t := told{id: eventID(s.Run, sequence), at: n.Clock.Now()}
+func (n *Notifier) openEvent(s run.State, d describedRun, c notification.Change) told {
+	t := told{at: n.Clock.Now()}
 	if c.Kind == notification.BudgetLow {
 		t.payload = events.BudgetLow{Run: string(s.Run), Name: clip(d.name), Budget: c.Budget.Name,
 			Used: c.Budget.Used, Limit: c.Budget.Limit}
@@ -123,11 +122,8 @@ func (n *Notifier) openEvent(s run.State, d describedRun, c notification.Change,
 	return t
 }
 
-// eventID returns the id of an event about a run, which is unique everywhere.
-func eventID(r identity.RunID, sequence uint64) string { return fmt.Sprintf("%s.%d", r, sequence) }
-
 // Ended records the ends of runs. It reads their summaries, unless the end was recorded
-// before. It logs what can't be read for good, and goes on: trying again would not help.
+// before and nothing is pending. It logs what can't be read for good, and goes on: trying again would not help.
 func (n *Notifier) Ended(ctx context.Context, ms []record.Manifest) error {
 	if n == nil {
 		return nil
@@ -196,8 +192,8 @@ func (n *Notifier) recordEnd(ctx context.Context, m record.Manifest, sum record.
 	_, err := n.record(ctx, record.RunSubject(m.Run), func(d *record.Notifications) (added []told, changed bool) {
 		next, changes := d.Run.Next(v)
 		d.Run = next
-		for i, c := range changes {
-			added = append(added, told{endPayload(c.Kind, m, sum), sum.EndedAt, eventID(m.Run, d.Sequence+uint64(i)+1)})
+		for _, c := range changes {
+			added = append(added, told{endPayload(c.Kind, m, sum), sum.EndedAt})
 		}
 		return added, len(changes) > 0
 	})

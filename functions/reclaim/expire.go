@@ -111,7 +111,7 @@ type outcome struct {
 	end end
 }
 
-// end says whether a run is no longer expiring.
+// end is how expiring a run has ended, if it has.
 type end int
 
 const (

@@ -72,7 +72,7 @@ func runKeys(id identity.RunID) []string {
 		record.OutboxKey(record.RunSubject(id)), record.NotifyKey(record.RunSubject(id))}
 }
 
-// removeWork deletes the work files of a run. It returns false if there is no room for all.
+// removeWork deletes the work files of a run. It returns false if some are left.
 func (e *Expirer) removeWork(ctx context.Context, id identity.RunID, room *int) (done bool, err error) {
 	for e.opts.WorkFiles {
 		if *room <= 0 {

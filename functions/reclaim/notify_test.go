@@ -46,7 +46,8 @@ func (b *inbox) Deliver(_ context.Context, event []byte) error {
 func notifying(t *testing.T) (fixture, *inbox, *notify.Notifier) {
 	t.Helper()
 	d, to := newFixture(t), &inbox{}
-	n := notify.New(d.Ports, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{to}})
+	n := notify.New(d.Ports, notify.Options{Source: "rollout/local", Destinations: []notify.Destination{to},
+		Timeout: time.Minute})
 	d.NotifyWith(n)
 	return d, to, n
 }
@@ -161,7 +162,7 @@ func TestScanTellsWhyTheCloudStartsNoMachines(t *testing.T) {
 	t.Parallel()
 	d, to := newFixture(t), &inbox{}
 	n := notify.New(d.Ports, notify.Options{Source: "rollout/acme", Destinations: []notify.Destination{to},
-		Fleets: []string{"none", "small", "large", "old"}})
+		Fleets: []string{"none", "small", "large", "old"}, Timeout: time.Minute})
 	d.NotifyWith(n)
 	d.running(id, time.Now())
 	absent := func(pool string, age time.Duration, kind scaling.ProblemKind) {

@@ -19,12 +19,13 @@
 //     lost.
 //  5. Pause the runs of pools whose machines fail one after another, and report
 //     the demand for machines.
+//  6. Record what people are told of runs and pools, if a Notifier is set.
 //
 // Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads. An
 // Expirer deletes the documents of runs that ended long ago.
 //
-// The package reports to coordinate, plan and submit, and writes no document of a run
-// except the index of runs. It deletes objects, if a Freer is set: the work files of runs
+// The package reports to coordinate, plan and submit. Of a run it writes the index of runs,
+// events for people, and what stays of one that has expired. It deletes objects, if a Freer is set: the work files of runs
 // that have ended; and with the documents of a run its work files. Its memory between scans
 // only saves reads: a new process finds the same.
 package reclaim
@@ -176,7 +177,7 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 // maxExpireCalls bounds what a call of ScanOnce does for runs that expire.
 const maxExpireCalls = 5
 
-// expireSome logs errors: they are no reason to repeat a scan.
+// expireSome logs errors, so that they repeat no scan.
 func expireSome(ctx context.Context, p host.Ports, keep time.Duration) {
 	e := NewExpirer(p, ExpireOptions{Keep: keep})
 	for range maxExpireCalls {

@@ -69,7 +69,8 @@ func (r *Reader) Progress(ctx context.Context, id identity.RunID, workers []Work
 	return all[0], err
 }
 
-// docsPerRun is how many documents of a run Progress needs.
+// docsPerRun is how many documents of a run Progress needs at most: without a webhook, it
+// needs no notifications.
 const docsPerRun = 4
 
 // ProgressOf reads the documents of the runs with these manifests and returns
@@ -91,8 +92,10 @@ func (r *Reader) ProgressOf(ctx context.Context, ms []record.Manifest, workers [
 func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, workers []WorkerStatus) ([]Progress, error) {
 	keys := make([]string, 0, docsPerRun*len(ms))
 	for _, m := range ms {
-		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run),
-			record.NotifyKey(record.RunSubject(m.Run)))
+		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run))
+		if r.deploy.Notify.Webhook != "" {
+			keys = append(keys, record.NotifyKey(record.RunSubject(m.Run)))
+		}
 	}
 	docs, err := r.ports.Docs.GetMany(ctx, keys)
 	if err != nil {
@@ -104,8 +107,8 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 			Deployment: r.deploy}
 		// A kind of a later version has no traits: its run is shown as a batch.
 		p.Kind, _ = kind.Table{}.Of(m.Kind)
-		for k, v := range []any{&p.State, &p.Plan, &p.Control, &p.Notifications} {
-			if err := decodeDoc(docs[docsPerRun*i+k], v); err != nil {
+		for k, v := range []any{&p.State, &p.Plan, &p.Control, &p.Notifications}[:len(keys)/len(ms)] {
+			if err := decodeDoc(docs[len(keys)/len(ms)*i+k], v); err != nil {
 				return nil, err
 			}
 		}

@@ -18,7 +18,7 @@ type Undelivered struct {
 }
 
 // undelivered returns the events of the first destination that fails; nil if none does. An
-// event that was not tried yet, or once, is not late.
+// event that no attempt failed to deliver is not late.
 func undelivered(n record.Notifications) *Undelivered {
 	for _, to := range slices.Sorted(maps.Keys(n.Deliveries)) {
 		d := n.Deliveries[to]

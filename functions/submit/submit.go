@@ -304,8 +304,10 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := record.CheckInputs(m.Inputs); err != nil {
 		return err
 	}
-	if _, parts := record.SplitInputs(*m, s.inputLimits()); len(parts) > 0 && s.opts.At.RemoteBucket {
-		return fault.New(fault.Invalid, "%d files are too many for a run in a cloud in this version", len(m.Inputs))
+	if s.opts.At.RemoteBucket {
+		if _, parts := record.SplitInputs(*m, s.inputLimits()); len(parts) > 0 {
+			return fault.New(fault.Invalid, "%d files are too many for a run in a cloud in this version", len(m.Inputs))
+		}
 	}
 	if err := noOutput(m.Inputs); err != nil {
 		return err

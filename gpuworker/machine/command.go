@@ -15,7 +15,7 @@ import (
 const (
 	// rootVariable names the root of the machine's file system; tests set it to a folder.
 	rootVariable = "ROLLOUT_ROOT"
-	// configVariable holds a config's text where there is no file.
+	// configVariable holds the text of a config without a file.
 	configVariable = "ROLLOUT_CONFIG"
 	// maxInput bounds what a command reads from its standard input.
 	maxInput = 4 << 20

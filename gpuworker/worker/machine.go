@@ -51,12 +51,12 @@ func (m *machine) report() (kind string, price float64, unclaimed cost.Use) {
 
 // use returns what a shard of a run that was created at that time takes. before are the
 // uses of its earlier attempts.
-func (m *machine) use(created time.Time, before cost.Uses) *machineUse {
-	return &machineUse{machine: m, created: created, before: before}
+func (m *machine) use(created time.Time, before cost.Uses) machineUse {
+	return machineUse{machine: m, created: created, before: before}
 }
 
-// machineUse is the time that a shard takes of machines. It is safe for concurrent use. A
-// nil one, of a shard without a worker, counts nothing.
+// machineUse is the time that a shard takes of machines. It is safe for concurrent use. One
+// without a machine, as the zero value, counts nothing.
 type machineUse struct {
 	*machine
 	created time.Time
@@ -66,7 +66,7 @@ type machineUse struct {
 
 // begin counts a request that begins at now.
 func (u *machineUse) begin(now time.Time) {
-	if u == nil || u.machine == nil {
+	if u.machine == nil {
 		return
 	}
 	u.mu.Lock()
@@ -76,7 +76,7 @@ func (u *machineUse) begin(now time.Time) {
 
 // end counts the end of a request.
 func (u *machineUse) end() {
-	if u == nil || u.machine == nil {
+	if u.machine == nil {
 		return
 	}
 	u.mu.Lock()
@@ -86,25 +86,17 @@ func (u *machineUse) end() {
 
 // uses returns what all attempts of the shard have taken until now, by kind.
 func (u *machineUse) uses() cost.Uses {
-	if u == nil || u.machine == nil {
-		return u.earlier()
+	if u.machine == nil {
+		return u.before
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.before.With(u.kind, u.meter.Use(u.now(), &u.share))
 }
 
-// earlier returns what the attempts before this one have taken.
-func (u *machineUse) earlier() cost.Uses {
-	if u == nil {
-		return nil
-	}
-	return u.before
-}
-
 // ofKind returns what all attempts have taken of machines of the present one's kind.
 func (u *machineUse) ofKind() cost.Use {
-	if u == nil || u.machine == nil {
+	if u.machine == nil {
 		return cost.Use{}
 	}
 	return u.uses()[u.kind]

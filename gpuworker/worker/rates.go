@@ -50,7 +50,7 @@ func (r *rates) read(now time.Time, working bool) {
 }
 
 // perSecond returns the rows and tokens per second between the oldest reading and the
-// newest; 0 if there are no two.
+// newest; 0 with fewer than two.
 func (r *rates) perSecond() (rows, tokens float64) {
 	if len(r.readings) < 2 {
 		return 0, 0

@@ -33,7 +33,7 @@ type Shard struct {
 	slots     *slots
 	limiter   *limiter
 	allowance *allowance // nil in a run without a token budget
-	machine   *machineUse
+	machine   machineUse
 	onFailed  func() // is called after an item failed; nil if that changes nothing
 	inFlight  inFlight
 	earlier   <-chan struct{} // closed when the run's shard claimed before has begun all items

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -34,7 +35,7 @@ func NewBill(tokens float64, machines Uses, shards int, p Prices) Bill {
 		b.Idle += u.Of(u.Idle)
 		b.Kinds = append(b.Kinds, KindUse{KindOf(key), u})
 	}
-	slices.SortStableFunc(b.Kinds, func(x, y KindUse) int { return int(min(1, max(-1, y.NanoUSD-x.NanoUSD))) })
+	slices.SortStableFunc(b.Kinds, func(x, y KindUse) int { return cmp.Compare(y.NanoUSD, x.NanoUSD) })
 	b.Functions, b.Storage = p.ControlPlane(shards, machines.Sum().Micros())
 	return b
 }
