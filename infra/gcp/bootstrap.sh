@@ -144,7 +144,7 @@ END
   cat >"$units/rollout-disks.service" <<END
 [Unit]
 Description=rollout: keep images and models on the own disks
-After=local-fs.target dlami-nvme.service
+After=local-fs.target
 Before=containerd.service docker.service
 
 [Service]

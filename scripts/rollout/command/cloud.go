@@ -45,11 +45,11 @@ func doctorCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether you can work with a cloud from here, before a job depends on it",
-		Long: "Makes seven checks with the config and the credentials of this machine: reachability, auth, object_store,\n" +
-			"queue, secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back.\n" +
-			"Checks of the provider's own come first, such as quotas, and last the check whether the machines of the pools\n" +
-			"can serve their models. A check that can't be made from here says so, and\n" +
-			"does not fail. It removes what it makes.\n\n" +
+		Long: "Checks, with the config and the credentials of this machine: reachability, auth, object_store, queue,\n" +
+			"secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back. Checks of the\n" +
+			"provider's own come first, such as quotas, and last whether the machines of the pools can serve their models,\n" +
+			"if the config of a model can be looked for. A check that can't be made from here says so, and does not fail.\n" +
+			"Nothing that it makes stays.\n\n" +
 			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.doctor(c, f) },

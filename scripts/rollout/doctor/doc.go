@@ -1,6 +1,6 @@
 // Package doctor checks whether an installation in a cloud can be used from this
 // machine, before a job depends on it. It makes the checks of the provider, if it has
-// any, and then seven checks in order; each tests one port, and later ones need what
+// any, and then those of the ports in order; each tests one port, and later ones need what
 // earlier ones test.
 //
 // All checks are made, also after one failed. A check that can't be made from here is
