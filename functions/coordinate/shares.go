@@ -46,7 +46,7 @@ func (c *Coordinator) enter(ctx context.Context, l *loaded, needed []string) (do
 		return nil, nil
 	}
 	part := l.manifest.Part()
-	part.Sent = l.state.AllSent()
+	part.Sent, part.SentAlone = l.state.AllSent(), l.state.SentAlone
 	for _, pool := range l.manifest.Pools() {
 		needs := slices.Contains(needed, pool)
 		listed := needs && l.state.Phase == run.Running
@@ -83,7 +83,7 @@ func (c *Coordinator) enter(ctx context.Context, l *loaded, needed []string) (do
 // entryChanged reports whether the entry of a run may differ between two states. What it
 // misses, the next step enters.
 func entryChanged(a, b run.State) bool {
-	return a.Phase != b.Phase || a.Complete != b.Complete || a.AllSent() != b.AllSent()
+	return a.Phase != b.Phase || a.Complete != b.Complete || a.AllSent() != b.AllSent() || a.SentAlone != b.SentAlone
 }
 
 // addHolder counts a living worker of a pool that the run needs.

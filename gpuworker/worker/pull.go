@@ -73,9 +73,9 @@ func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-ch
 		asked := w.Clock.Now()
 		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), pollFor)
 		picker.found(len(ms))
-		if err == nil && len(ms) == 0 && q == host.UrgentQueue(w.cfg.Pool) {
+		if err == nil && len(ms) == 0 {
 			w.mu.Lock()
-			w.pool.urgentEmpty(asked)
+			w.pool.empty(q == host.UrgentQueue(w.cfg.Pool), asked)
 			w.mu.Unlock()
 		}
 		if err != nil && poll.Err() == nil {
@@ -133,7 +133,7 @@ func (w *Worker) wanted() demand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	short := w.short()
-	d := demand{runs: short.unsent, sent: short.sent, crowded: w.pool.crowded}
+	d := demand{runs: short.either, urgentRuns: short.urgent, crowded: w.pool.crowded}
 	ready := w.claiming * w.perShard
 	for _, h := range w.held {
 		if h.work != nil { // else it counts among those being claimed

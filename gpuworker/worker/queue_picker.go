@@ -9,8 +9,9 @@ import (
 // demand is how many messages the worker wants.
 type demand struct {
 	items int // to keep the engine full
-	runs  int // to hold shards of the runs that share the pool and have shards to send: see short
-	sent  int // to hold shards of those that have sent all, which are in the urgent queue
+	runs  int // to hold shards of runs that share the pool, from either queue: see short
+	// urgentRuns is as runs, of those that can have shards in the urgent queue only.
+	urgentRuns int
 	// crowded says that nothing comes from the work queue for the sake of runs.
 	crowded bool
 }
@@ -27,7 +28,7 @@ type queuePicker interface {
 
 // urgent returns how many messages to ask the urgent queue for: it has those of the runs
 // that share the pool.
-func (d demand) urgent() int { return min(maxPull, max(d.items, d.runs+d.sent)) }
+func (d demand) urgent() int { return min(maxPull, max(d.items, d.runs+d.urgentRuns)) }
 
 // work returns how many messages to ask the work queue for. For the sake of runs it is one:
 // the queue may have many of a run that had the pool alone.
@@ -39,7 +40,7 @@ func (d demand) work() int {
 }
 
 // isZero reports whether no message is wanted.
-func (d demand) isZero() bool { return d.items == 0 && d.runs == 0 && d.sent == 0 }
+func (d demand) isZero() bool { return d.items == 0 && d.runs == 0 && d.urgentRuns == 0 }
 
 // queuePickers returns the pickers that the worker polls concurrently: a single
 // one that alternates between the pool's queues where requests cost nothing, or
@@ -79,8 +80,8 @@ type alternatingPicker struct {
 }
 
 // urgentEvery bounds how long a busy worker does not look at the urgent queue, and
-// urgentEveryShort how long one that is short of a run does not. One that looks for the
-// shards of a run that has sent all waits there for urgentEverySent at most: the engine may
+// urgentEveryShort how long one that is short of a run does not. One that looks for
+// shards that can be nowhere else waits there for urgentEverySent at most: the engine may
 // need items from the work queue soon.
 const (
 	urgentEvery      = 500 * time.Millisecond
@@ -92,13 +93,13 @@ func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, 
 	switch {
 	case d.work() == 0:
 		p.urgent, p.urgentAt, wait = true, now, urgentEveryShort
-		if d.sent > 0 {
+		if d.urgentRuns > 0 {
 			wait = urgentEverySent
 		}
 		return host.UrgentQueue(p.pool), d.urgent(), wait
 	case d.items == 0:
 		p.urgent = !p.urgent
-	case d.sent > 0:
+	case d.urgentRuns > 0:
 		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEverySent
 	default:
 		p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
@@ -108,7 +109,7 @@ func (p *alternatingPicker) next(now time.Time, d demand) (queue string, n int, 
 		return host.UrgentQueue(p.pool), d.urgent(), 0
 	}
 	switch {
-	case d.runs == 0 && d.sent == 0:
+	case d.runs == 0 && d.urgentRuns == 0:
 		wait = longPoll
 	case !p.foundUrgent:
 		wait = urgentEveryShort

@@ -19,8 +19,9 @@ import (
 // receive those of others first; holdLimit bounds what it holds of them.
 //
 // A run that has sent all its shards, as a small one has from its first step on, may have
-// some in the urgent queue, or others may hold all of them. A worker looks for its shards
-// until it finds that queue empty.
+// some in a queue, or others may hold all of them. A worker looks for its shards until it
+// has found the queues empty that may have them: the urgent one and, of a run that had the
+// pool alone when it sent some, the work queue.
 
 // poolRuns is what the worker knows of the runs that share its pool. The caller of its
 // methods holds w.mu.
@@ -36,17 +37,21 @@ type poolRuns struct {
 
 // shortRuns counts the runs of which the worker holds too few items.
 type shortRuns struct {
-	unsent int // those that have shards to send
-	sent   int // those that have sent all, and may have some in the urgent queue
+	either int // those of which both queues may have shards
+	urgent int // those of which only the urgent queue may have any
 }
 
 // sentRun is a run all of whose shards were sent.
 type sentRun struct {
-	since time.Time // when the worker first saw that
-	none  bool      // the urgent queue had no message, long enough after that
+	since  time.Time // when the worker first saw that
+	urgent bool      // the urgent queue was not empty since, or not for long enough
+	work   bool      // nor was the work queue
 }
 
-// sentAfter is how long after its entry the messages of a run are in the urgent queue.
+// look has the worker look for shards of r in the queues that may have some.
+func (r *sentRun) look(entry share.Run) { r.urgent, r.work = true, entry.SentAlone }
+
+// sentAfter is how long after its entry the messages of a run are in their queue.
 const sentAfter = 2 * time.Second
 
 // list takes over the document, and what p knows of its runs.
@@ -57,18 +62,24 @@ func (p *poolRuns) list(d share.Doc, now time.Time) {
 			next.unsent++
 			continue
 		}
-		next.sent[r.Run] = p.sent[r.Run]
-		if next.sent[r.Run] == nil {
-			next.sent[r.Run] = &sentRun{since: now}
+		s := p.sent[r.Run]
+		if s == nil {
+			s = &sentRun{since: now}
+			s.look(r)
 		}
+		next.sent[r.Run] = s
 	}
 	*p = next
 }
 
-// urgentEmpty says that the urgent queue, asked at that time, had no message.
-func (p *poolRuns) urgentEmpty(asked time.Time) {
+// empty says that the urgent queue or the work queue, asked at that time, had no message.
+func (p *poolRuns) empty(urgent bool, asked time.Time) {
 	for _, s := range p.sent {
-		s.none = s.none || asked.Sub(s.since) >= sentAfter
+		if early := asked.Sub(s.since) < sentAfter; urgent {
+			s.urgent = s.urgent && early
+		} else {
+			s.work = s.work && early
+		}
 	}
 	p.at = time.Time{}
 }
@@ -76,7 +87,8 @@ func (p *poolRuns) urgentEmpty(asked time.Time) {
 // claimed says that the worker has claimed a shard of the run: there may be more.
 func (p *poolRuns) claimed(id identity.RunID) {
 	if s := p.sent[id]; s != nil {
-		s.none = false
+		entry, _ := p.doc.Find(id)
+		s.look(entry)
 	}
 }
 
@@ -112,7 +124,7 @@ func (w *Worker) short() shortRuns {
 	if p.at.IsZero() || now.Sub(p.at) >= shortRunsAge {
 		p.at, p.short = now, w.countShortRuns(now)
 	}
-	return shortRuns{max(0, p.short.unsent-w.claiming), max(0, p.short.sent-w.claiming)}
+	return shortRuns{max(0, p.short.either-w.claiming), max(0, p.short.urgent-w.claiming)}
 }
 
 func (w *Worker) countShortRuns(now time.Time) (short shortRuns) {
@@ -135,18 +147,25 @@ func (w *Worker) countShortRuns(now time.Time) (short shortRuns) {
 	w.pool.crowded = all >= maxHold
 	begins := w.pace.perSecond()*shortAfter.Seconds() + float64(w.slots.size())
 	total := w.pool.doc.Total(now)
+	lookedFor := w.pool.unsent
 	for _, r := range w.pool.doc.Runs {
 		if ready[r.Run] >= max(1, int(begins*r.WeightAt(now)/total)) {
 			continue
 		}
-		if s := w.pool.sent[r.Run]; s == nil {
-			short.unsent++
-		} else if !s.none {
-			short.sent++
+		s := w.pool.sent[r.Run]
+		switch {
+		case s == nil:
+			short.either++
+		case s.work:
+			short.either++
+			lookedFor++
+		case s.urgent:
+			short.urgent++
+			lookedFor++
 		}
 	}
-	room := min(maxPull, max(0, holdLimit(w.pool.unsent+short.sent)-counted))
-	return shortRuns{min(short.unsent, room), min(short.sent, room)}
+	room := min(maxPull, max(0, holdLimit(lookedFor)-counted))
+	return shortRuns{min(short.either, room), min(short.urgent, room)}
 }
 
 // sharesLoop reads which runs share the pool, as often as controls, while the worker holds

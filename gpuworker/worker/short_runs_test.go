@@ -192,6 +192,28 @@ func TestRunThatHasSentAllShardsIsAskedAtOnce(t *testing.T) {
 	})
 }
 
+// Run B had the pool alone when it sent all its shards: they wait in the work queue behind a
+// held shard of another run that lasts for 25 s.
+func TestRunThatHasSentAllShardsAloneIsFoundInTheWorkQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, small := newFixture(t, 8, 200), otherRun(1)
+		d.addRun(small, 4, 50, 3*config.PriorityNormal)
+		d.sendWork(0)
+		e := countRuns(time.Second)
+		d.startWith("w1", e, func(c *worker.Config) { c.InFlight = 8 })
+		advance(5 * time.Second)
+		for n := range 4 {
+			d.send(host.WorkQueue("default"), events.Work{Run: string(small), Shard: n, Row: n, Pool: "default"})
+		}
+		d.share(share.Run{Run: run, Weight: 4}, share.Run{Run: small, Weight: 12, Sent: true, SentAlone: true})
+		advance(20 * time.Second)
+		if own := e.of(small); own < 105 || own > 125 {
+			t.Errorf("in 20 s of 8 requests/s, %d of the small run begin (weight 12 of 16)", own)
+		}
+	})
+}
+
 // A busy worker finds the urgent queue empty once, and looks for a run that has sent all
 // no more.
 func TestRunWhoseShardsOthersHoldIsLookedForOnce(t *testing.T) {

@@ -123,12 +123,13 @@ type sending struct {
 // sent while it had the pool alone.
 func (d *decider) send(s sending, ranges ...interval.Range) {
 	d.InFlight.MarkSent(s.generation, d.now, ranges...)
+	urgent := s.generation > 0 || d.world.Sharing.Shared
+	d.SentAlone = d.SentAlone || !urgent && len(ranges) > 0
 	for _, r := range ranges {
 		if s.tokens > 0 {
 			d.Allowances.set(Allowance{Range: r, Tokens: s.tokens})
 		}
-		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens,
-			Urgent: s.generation > 0 || d.world.Sharing.Shared})
+		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens, Urgent: urgent})
 	}
 	if len(ranges) > 0 && d.StartedAt.IsZero() {
 		d.StartedAt = d.now

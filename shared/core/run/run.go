@@ -120,6 +120,7 @@ type State struct {
 	GrowthAsked int  `json:"growth,omitempty"`
 
 	NextShard      int               `json:"next"`             // the first shard that dispatch has not come to
+	SentAlone      bool              `json:"alone,omitempty"`  // some were sent to the work queue: no run shared the pool
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
 	schedule.Gaps                    // the shards below NextShard that constraints held back

@@ -27,6 +27,9 @@ type Run struct {
 	Deadline time.Time `json:"deadline,omitzero"` // zero: none
 	// Sent says that all shards which are planned for the pool were sent.
 	Sent bool `json:"sent,omitempty"`
+	// SentAlone says that some of them were sent while no other run shared the pool: they
+	// may be in the work queue, behind those of others.
+	SentAlone bool `json:"alone,omitempty"`
 }
 
 // A deadline raises the weight of its run in the last 1/hurried of the time from the
@@ -108,7 +111,7 @@ func (d Doc) With(r Run) (next Doc, changed bool) {
 }
 
 func (r Run) equal(o Run) bool {
-	return r.Run == o.Run && r.Weight == o.Weight && r.Sent == o.Sent &&
+	return r.Run == o.Run && r.Weight == o.Weight && r.Sent == o.Sent && r.SentAlone == o.SentAlone &&
 		r.Created.Equal(o.Created) && r.Deadline.Equal(o.Deadline)
 }
 
