@@ -48,11 +48,8 @@ func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 			m := newProcessKiller(t, 100+seed)
 			for range rounds {
 				id := m.submit(file)
-				m.killRandomly(id, want.Summary.Completed)
-				if m.hasEnded(id) {
-					t.Fatalf("the run ended before it could be paused: give it more items")
-				}
-				m.control("pause", id)
+				m.awaitMoment(id, want.Summary.Completed)
+				m.duringKill(id, "pause")
 				m.await(id, run.Paused, run.Interrupted)
 				m.wantNoRequests(id)
 				m.control("resume", id)
@@ -69,6 +66,7 @@ func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 type processKiller struct {
 	*testInstallation
 	llm    llm
+	gate   *gate
 	rng    *rand.Rand
 	killed map[int]bool // by process id
 }
@@ -76,23 +74,35 @@ type processKiller struct {
 func newProcessKiller(t *testing.T, seed uint64) *processKiller {
 	t.Helper()
 	s := serveSlowly(t, 15*time.Millisecond)
-	return &processKiller{testInstallation: install(t, s.url, 3, smallShards), llm: s,
+	g := serveBehindGate(t, s)
+	return &processKiller{testInstallation: install(t, g.url, 3, smallShards), llm: s, gate: g,
 		rng: rand.New(rand.NewPCG(seed, 0)), killed: map[int]bool{}}
 }
 
-// killRandomly waits until the engine has received some more requests, a drawn
-// share of the run's number, and kills a worker. One time in six it kills `up`
-// and starts it again; in half of those cases it also kills all workers. If
-// the run ends first, no worker is killed.
+// killRandomly waits for a moment of the run and kills a process.
 func (m *processKiller) killRandomly(id identity.RunID, requests uint64) {
+	m.t.Helper()
+	m.awaitMoment(id, requests)
+	m.kill(id)
+}
+
+// awaitMoment waits until the engine has received some more requests, a drawn
+// share of the run's number, or the run has ended.
+func (m *processKiller) awaitMoment(id identity.RunID, requests uint64) {
 	m.t.Helper()
 	from := m.llm.requests()
 	moment := 1 + m.rng.IntN(int(requests)/3)
-	target := m.rng.IntN(12)
 	eventually(m.t, "the moment of the kill comes", func() bool {
 		return m.llm.requests() >= from+moment || m.hasEnded(id)
 	})
-	switch target {
+}
+
+// kill kills a worker. One time in six it kills `up` and starts it again; in
+// half of those cases it also kills all workers. If the run has ended, no worker
+// is killed.
+func (m *processKiller) kill(id identity.RunID) {
+	m.t.Helper()
+	switch m.rng.IntN(12) {
 	case 0:
 		m.up.kill()
 		m.start()
@@ -102,6 +112,16 @@ func (m *processKiller) killRandomly(id identity.RunID, requests uint64) {
 	default:
 		m.killWorker(id)
 	}
+}
+
+// duringKill kills a process and sends pause or stop while no request is answered:
+// an `up` takes a while to start again, and the run would end meanwhile.
+func (m *processKiller) duringKill(id identity.RunID, control string) {
+	m.t.Helper()
+	m.gate.hold()
+	defer m.gate.release()
+	m.kill(id)
+	m.control(control, id)
 }
 
 func (m *processKiller) hasEnded(id identity.RunID) bool {

@@ -27,7 +27,8 @@ func (i *testInstallation) noticeFile() string { return filepath.Join(i.dir, "st
 // 0, and the run goes on with the next worker.
 func TestC28WorkerDrainsWithinTheLeadOfANotice(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, scenarios.MixedPrompts(320))
+	// Enough for three times the 2 s that a notice may stay unseen.
+	file := promptsFile(t, scenarios.MixedPrompts(1200))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, smallShards)

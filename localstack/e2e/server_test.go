@@ -2,10 +2,15 @@ package e2e
 
 import (
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -44,6 +49,41 @@ func serveRestarting(t *testing.T, args ...string) llm {
 	t.Helper()
 	return serve(t, append([]string{"--restart", "300ms"}, args...)...)
 }
+
+// gate stands before an inference server and can hold requests for answers back.
+type gate struct {
+	url  string
+	open sync.RWMutex // locked for writing while they are held
+}
+
+// serveBehindGate starts a gate before a server.
+func serveBehindGate(t *testing.T, s llm) *gate {
+	t.Helper()
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{}
+	forward := httputil.NewSingleHostReverseProxy(at)
+	forward.ErrorLog = log.New(io.Discard, "", 0) // of clients that are killed
+	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			g.open.RLock()
+			defer g.open.RUnlock()
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(listening.Close)
+	g.url = listening.URL
+	return g
+}
+
+// hold waits until the server answers nothing any more, and holds what comes from
+// then on.
+func (g *gate) hold() { g.open.Lock() }
+
+// release lets all through again.
+func (g *gate) release() { g.open.Unlock() }
 
 // crashes is how often a server of serveRestarting has crashed so far.
 func (s llm) crashes() int { return strings.Count(s.stdoutText(), `"event":"died"`) }

@@ -39,7 +39,8 @@ func TestC41LargeAnswersAreStoredInObjects(t *testing.T) {
 				p.configure(fmt.Sprintf("[sampling]\nn = %d", c.n))
 				text := strings.Repeat("y", c.size)
 				e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
-					a, err := after(time.Second)(ctx, r)
+					// No answer comes at the instant of a checkpoint.
+					a, err := after(2500*time.Millisecond)(ctx, r)
 					a.Text = text
 					return a, err
 				})
