@@ -25,9 +25,9 @@
 // Expirer deletes the documents of runs that ended long ago.
 //
 // The package reports to coordinate, plan and submit. Of a run it writes the index of runs,
-// events for people, and what stays of one that has expired. It deletes objects, if a Freer is set: the work files of runs
-// that have ended; and with the documents of a run its work files. Its memory between scans
-// only saves reads: a new process finds the same.
+// events for people, and what stays of one that has expired. It deletes objects, if a Freer
+// is set: the work files of runs that have ended; and with the documents of a run its work
+// files. Its memory between scans only saves reads: a new process finds the same.
 package reclaim
 
 import (
