@@ -27,6 +27,9 @@ func main() {
 	app := awscdk.NewApp(nil)
 	s, err := readSettings(app.Node())
 	if err == nil {
+		for _, note := range s.Notes() {
+			fmt.Fprintln(os.Stderr, "note:", note)
+		}
 		tellPools(s)
 		_, err = stack.New(app, s)
 	}

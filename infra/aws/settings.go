@@ -28,6 +28,7 @@ func readSettings(node constructs.Node) (stack.Settings, error) {
 	s := stack.Settings{
 		Bucket:       c.text("bucket", stack.Made),
 		Table:        c.text("table", stack.Made),
+		API:          c.flag("api", true),
 		Machines:     c.flag("gpu", true),
 		Arch:         c.text("arch", stack.ArchARM),
 		FunctionsDir: c.text("lambda", "../../out/lambda"),

@@ -21,13 +21,14 @@ func TestReadSettingsAcceptsKnownNamesAndRefusesOthers(t *testing.T) {
 		},
 		"valid values": {
 			map[string]any{
-				"config": config, "gpu": "false", "zones": "3", "arch": "x86_64", "email": "you@example.org", "budget": "0",
+				"config": config, "gpu": "false", "api": "false", "zones": "3", "arch": "x86_64",
+				"email": "you@example.org", "budget": "0",
 			},
 			"",
 		},
 		"a misspelt name": {
 			map[string]any{"config": config, "gpus": "false"},
-			"-c gpus is not a setting: use one of arch, bucket, budget, config, email, gpu, lambda, table, worker, zones",
+			"-c gpus is not a setting: use one of api, arch, bucket, budget, config, email, gpu, lambda, table, worker, zones",
 		},
 		"the config does not exist": {
 			map[string]any{"config": "none.toml"},

@@ -10,5 +10,5 @@ folder=${1:-out/infra}
 bash scripts/toolbox/need.sh test-infra "the CDK's command line" bash scripts/infra/install.sh "$folder" || exit $(($? == 3 ? 0 : 1))
 ROLLOUT_INFRA=$(cd "$folder" && pwd)
 export ROLLOUT_INFRA PATH="$ROLLOUT_INFRA/bin:$PATH"
-(cd infra/aws && "${GO:-go}" vet ./... && "${GO:-go}" test -timeout 10m ./...)
+(cd infra/aws && "${GO:-go}" vet ./... && "${GO:-go}" test -timeout 20m ./...)
 bash scripts/infra/test_gcp.sh "$folder"

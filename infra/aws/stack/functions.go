@@ -32,8 +32,14 @@ var limits = map[string]limit{
 	api:        {30, 256, "answers the API"},
 }
 
-// order lists the functions in the order in which they are added to the stack.
-var order = []string{submit, plan, coordinate, finalize, reclaim, interrupt, api}
+// functionNames lists the functions in the order in which they are added to the stack.
+func (s Settings) functionNames() []string {
+	names := []string{submit, plan, coordinate, finalize, reclaim, interrupt}
+	if s.API {
+		names = append(names, api)
+	}
+	return names
+}
 
 // functions adds the functions, each with a log group and a role. It returns
 // NotFound if a program has not been built.
@@ -44,7 +50,7 @@ var order = []string{submit, plan, coordinate, finalize, reclaim, interrupt, api
 // the others by the amount of work.
 func (b *builder) functions() (map[string]awslambda.Function, error) {
 	made := map[string]awslambda.Function{}
-	for _, name := range order {
+	for _, name := range b.functionNames() {
 		code := filepath.Join(b.FunctionsDir, name)
 		if _, err := os.Stat(filepath.Join(code, "bootstrap")); err != nil {
 			return nil, &fault.Error{

@@ -67,6 +67,7 @@ func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Sett
 		Config:     text,
 		Bucket:     stack.Made,
 		Table:      stack.Made,
+		API:        true,
 		Machines:   true,
 		Arch:       stack.ArchARM,
 		Zones:      2,
@@ -151,6 +152,8 @@ type resource struct {
 	Metadata       tree
 	DependsOn      any
 	DeletionPolicy string
+	// UpdateReplacePolicy says what becomes of a resource that an update replaces.
+	UpdateReplacePolicy string
 }
 
 // tree is a JSON object whose values are found by paths.

@@ -140,7 +140,7 @@ func (b *builder) dashboard() {
 		return out
 	}
 	var functions []string
-	for _, name := range order {
+	for _, name := range b.functionNames() {
 		functions = append(functions, b.cloud.FunctionName(name))
 	}
 	waiting := queueNames(b.Deployment)

@@ -18,6 +18,7 @@ type Settings struct {
 	// deployment, or the bucket is shared with other uses.
 	Bucket, Table string
 
+	API          bool   // add the HTTP API, unless the region lacks function URLs
 	Machines     bool   // add groups of GPU machines; if false, workers run elsewhere
 	Arch         string // of the functions: ArchARM or ArchX86
 	FunctionsDir string // folder of the functions' programs, each in NAME/bootstrap
@@ -25,7 +26,7 @@ type Settings struct {
 	BootScript   string // script that a machine runs when it starts; needed if Machines
 	Zones        int    // number of availability zones with machines, 1 to 6; 0 is all
 	Email        string // address for alarms and the budget; "" for none
-	Budget       int    // US dollars a month; 0 for no budget
+	Budget       int    // US dollars a month; 0 for no budget. Left out if the region lacks budgets
 }
 
 // Architectures of functions.

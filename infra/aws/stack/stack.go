@@ -33,6 +33,7 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 			return nil, err
 		}
 	}
+	s = s.inRegion()
 	cloud := s.Deployment.Cloud
 	stack := awscdk.NewStack(scope, &cloud.Name, &awscdk.StackProps{
 		Description: jsii.String("rollout: prompts in, completions out"),
@@ -58,7 +59,6 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	b.keepFailedCalls(functions)
 	b.reclaimEveryMinute(functions[reclaim])
 	b.interruptionEvents(functions[interrupt])
-	url := b.url(functions[api])
 	if b.Machines {
 		b.machines()
 	}
@@ -67,7 +67,9 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
 	b.output("TableName", "The documents", &cloud.DynamoDB.Table)
-	b.output("ApiUrl", "The address of the API", url)
+	if b.API {
+		b.output("ApiUrl", "The address of the API", b.url(functions[api]))
+	}
 	return stack, nil
 }
 

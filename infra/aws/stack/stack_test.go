@@ -307,9 +307,12 @@ func TestBucketAndTableKeepTheirData(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	bucket := made.one(t, "AWS::S3::Bucket")
-	if bucket.Properties.text("VersioningConfiguration.Status") != "Enabled" || bucket.DeletionPolicy != "Retain" {
-		t.Errorf("the bucket's versioning is %s and its deletion policy %s, want Enabled and Retain",
-			bucket.Properties.text("VersioningConfiguration.Status"), bucket.DeletionPolicy)
+	if bucket.Properties.text("VersioningConfiguration.Status") != "Enabled" ||
+		bucket.DeletionPolicy != "RetainExceptOnCreate" ||
+		bucket.UpdateReplacePolicy != "Retain" {
+		t.Errorf("the bucket's versioning is %s and its policies %s and %s, "+
+			"want Enabled, RetainExceptOnCreate and Retain",
+			bucket.Properties.text("VersioningConfiguration.Status"), bucket.DeletionPolicy, bucket.UpdateReplacePolicy)
 	}
 	want := map[string]string{"team-a/work/": "90", "team-a/pending/": "7"}
 	aborts := false
@@ -332,7 +335,8 @@ func TestBucketAndTableKeepTheirData(t *testing.T) {
 		t.Errorf("prefixes without a rule: %v; incomplete uploads are aborted: %t", want, aborts)
 	}
 	table := made.one(t, "AWS::DynamoDB::Table")
-	if table.Properties.text("BillingMode") != "PAY_PER_REQUEST" || table.DeletionPolicy != "Retain" ||
+	if table.Properties.text("BillingMode") != "PAY_PER_REQUEST" || table.DeletionPolicy != "RetainExceptOnCreate" ||
+		table.UpdateReplacePolicy != "Retain" ||
 		table.Properties.at("PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled") != true {
 		t.Errorf("the table is %v, %s", table.Properties, table.DeletionPolicy)
 	}

@@ -19,7 +19,8 @@ const (
 )
 
 // bucket adds the bucket, which invokes the function for each new prompts file.
-// The bucket remains when the stack is deleted.
+// The bucket remains when the stack is deleted, but not if its first deployment fails: it
+// is empty then, and its name would block the next one.
 func (b *builder) bucket(permission awslambda.CfnPermission, function *string) {
 	rule := func(id, prefix string, r awss3.LifecycleRule) *awss3.LifecycleRule {
 		r.Id, r.Prefix = &id, jsii.String(b.cloud.S3.Prefix+prefix)
@@ -34,7 +35,7 @@ func (b *builder) bucket(permission awslambda.CfnPermission, function *string) {
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
 		EnforceSSL:        jsii.Bool(true),
 		MinimumTLSVersion: jsii.Number(1.2),
-		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
 		LifecycleRules: &[]*awss3.LifecycleRule{
 			rule("work", record.WorkPrefix, awss3.LifecycleRule{
 				Expiration:                  days(workDays),
@@ -88,8 +89,8 @@ func (b *builder) bucketArn() string {
 	return "arn:" + *awscdk.Aws_PARTITION() + ":s3:::" + b.cloud.S3.Bucket
 }
 
-// table adds the table of the documents. The table remains when the stack is
-// deleted.
+// table adds the table of the documents. It remains when the stack is deleted, as the
+// bucket does.
 func (b *builder) table() {
 	attribute := func(name string) *awsdynamodb.Attribute {
 		return &awsdynamodb.Attribute{Name: &name, Type: awsdynamodb.AttributeType_STRING}
@@ -102,7 +103,7 @@ func (b *builder) table() {
 		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
 			PointInTimeRecoveryEnabled: jsii.Bool(true),
 		},
-		RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
+		RemovalPolicy: awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
 	})
 }
 
