@@ -206,7 +206,7 @@ openai-client: ## install OpenAI's Python client in out/openaiclient (needs Pyth
 	@bash localstack/interop/openaiclient/install.sh
 .PHONY: openai-client
 
-test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
+test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve and rollout up
 	$(GO) test ./localstack/interop/openaiclient
 .PHONY: test-openai-client
 

@@ -60,6 +60,7 @@ var payloadDecoders = []payloadDecoder{
 	decoderOf[ObjectCreated](),
 	decoderOf[RunSubmitted](),
 	decoderOf[RetryRequested](),
+	decoderOf[BatchRequested](),
 	decoderOf[PlanRange](),
 	decoderOf[PlanAdvanced](),
 	decoderOf[Work](),

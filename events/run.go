@@ -7,6 +7,7 @@ const (
 	TypeObjectCreated   Type = "rollout.object.created.v1"
 	TypeRunSubmitted    Type = "rollout.run.submitted.v1"
 	TypeRetryRequested  Type = "rollout.run.retry.v1"
+	TypeBatchRequested  Type = "rollout.run.batch.v1"
 	TypePlanRange       Type = "rollout.range.plan.v1"
 	TypePlanAdvanced    Type = "rollout.plan.advanced.v1"
 	TypeWakeup          Type = "rollout.run.ring.v1"
@@ -56,6 +57,12 @@ type RetryRequested struct {
 	// Set are settings over those of the parent's config, such as
 	// "sampling.max_tokens=800".
 	Set []string `json:"set,omitempty"`
+}
+
+// BatchRequested asks submit for the run of a batch whose document exists.
+type BatchRequested struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 }
 
 // PlanRange asks plan to cut one range of an input object into shards.
@@ -131,6 +138,9 @@ func (RunSubmitted) EventType() Type { return TypeRunSubmitted }
 // EventType implements Payload.
 func (RetryRequested) EventType() Type { return TypeRetryRequested }
 
+// EventType implements Payload.
+func (BatchRequested) EventType() Type { return TypeBatchRequested }
+
 // EventType returns the payload's type.
 func (PlanRange) EventType() Type { return TypePlanRange }
 
@@ -159,6 +169,8 @@ func (p ObjectCreated) check() error {
 func (p RunSubmitted) check() error { return runID(p.Run) }
 
 func (p RetryRequested) check() error { return cmp.Or(runID(p.Run), runID(p.Parent)) }
+
+func (p BatchRequested) check() error { return runID(p.Run) }
 
 func (p PlanRange) check() error {
 	return cmp.Or(runID(p.Run), count("range", p.Range), count("input", p.Input),

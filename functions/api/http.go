@@ -37,9 +37,24 @@ import (
 //	GET  /v1/workers                  {"workers":[WorkerStatus…]}
 //	GET  /v1/overview?limit=&since=   Overview: runs, workers, queues, uploads
 //
-// Errors are {"error":{"kind":"not_found","message":"…"}}.
-func (s *Service) Handler(token secret.Value, v probes.Probes) http.Handler {
-	return listen.Guard(token, s.endpoints(v), probes.PublicPaths...)
+// Errors are {"error":{"kind":"not_found","message":"…"}}. What others answer, at the paths of
+// their mounts, they bound themselves.
+func (s *Service) Handler(token secret.Value, v probes.Probes, others ...Mount) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", listen.DefaultBounds().Within(s.endpoints(v)))
+	for _, m := range others {
+		for _, path := range m.Paths {
+			mux.Handle(path, m.Handler)
+			mux.Handle(path+"/", m.Handler)
+		}
+	}
+	return listen.Bounds{}.Guard(token, mux, probes.PublicPaths...)
+}
+
+// Mount is a further API behind the same guard.
+type Mount struct {
+	Paths   []string // and all below them
+	Handler http.Handler
 }
 
 // AuthenticatedHandler is Handler behind something that authenticates requests,

@@ -156,6 +156,21 @@ func (s *Service) Show(ctx context.Context, id identity.RunID) (status.Status, e
 	return s.show(ctx, id, workers)
 }
 
+// ShowAll returns those of the runs that exist, by their ids.
+func (s *Service) ShowAll(ctx context.Context, ids []identity.RunID) (map[identity.RunID]status.Status, error) {
+	ms, err := host.LoadManifests(ctx, s.ports.Docs, ids)
+	if err != nil {
+		return nil, err
+	}
+	ms = slices.DeleteFunc(ms, func(m record.Manifest) bool { return m.Run == "" })
+	runs, err := s.newest(ctx, ms)
+	out := make(map[identity.RunID]status.Status, len(runs))
+	for _, r := range runs {
+		out[r.Run] = r
+	}
+	return out, err
+}
+
 func (s *Service) show(ctx context.Context, id identity.RunID, workers []status.WorkerStatus) (status.Status, error) {
 	p, err := s.reader.Progress(ctx, id, workers)
 	if err != nil {

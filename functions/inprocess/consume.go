@@ -91,6 +91,8 @@ func (s *System) dispatch(ctx context.Context, p events.Payload) error {
 		return s.submit.Uploaded(ctx, p)
 	case events.RetryRequested:
 		return s.submit.Retry(ctx, p)
+	case events.BatchRequested:
+		return s.submit.Batch(ctx, p)
 	case events.RunSubmitted:
 		return s.plan.Submitted(ctx, p)
 	case events.PlanRange:

@@ -69,7 +69,7 @@ func (e *Expirer) remove(ctx context.Context, of record.Expiring, room *int) (ou
 // entries of indexes.
 func runKeys(id identity.RunID) []string {
 	return []string{record.PlanLeaseKey(id), record.PlanKey(id), record.ControlKey(id), record.CoordinatorKey(id),
-		record.OutboxKey(record.RunSubject(id)), record.NotifyKey(record.RunSubject(id))}
+		record.OutboxKey(record.RunSubject(id)), record.NotifyKey(record.RunSubject(id)), record.BatchKey(id)}
 }
 
 // removeWork deletes the work files of a run. It returns false if some are left.
@@ -96,10 +96,10 @@ func (e *Expirer) removeWork(ctx context.Context, id identity.RunID, room *int) 
 	return true, nil
 }
 
-// removeNames deletes the entries of a run by its name and under its parent, and those of the
+// removeNames deletes the entries of a run by its name, by its time and under its parent, and those of the
 // children that it had: they were refused, or have expired.
 func (e *Expirer) removeNames(ctx context.Context, s status.Status) error {
-	keys := []string{record.NamedKey(record.NamePrefix(s.Name), s.CreatedAt, s.Run)}
+	keys := []string{record.NamedKey(record.NamePrefix(s.Name), s.CreatedAt, s.Run), record.CreatedKey(s.CreatedAt, s.Run)}
 	if s.Parent != nil {
 		keys = append(keys, record.NamedKey(record.ParentPrefix(s.Parent.Run), s.CreatedAt, s.Run))
 	}

@@ -170,7 +170,9 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 		return err
 	}
 	m.Schema, m.Kind, m.Config = record.Schema, cmp.Or(cfg.Kind, config.DefaultRun().Kind), cfg
-	m.CreatedAt = s.Clock.Now().UTC()
+	if m.CreatedAt.IsZero() {
+		m.CreatedAt = s.Clock.Now().UTC()
+	}
 	if cfg.Name != "" {
 		m.Name = cfg.Name
 	}

@@ -129,7 +129,14 @@ func request(t *testing.T, method, url, body string) (code int, answer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := client.Do(req)
+	code, _, answer = roundTrip(t, req)
+	return code, answer
+}
+
+// roundTrip sends a request and reads the answer.
+func roundTrip(t *testing.T, r *http.Request) (code int, h http.Header, answer string) {
+	t.Helper()
+	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,5 +145,5 @@ func request(t *testing.T, method, url, body string) (code int, answer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(b)
+	return resp.StatusCode, resp.Header, string(b)
 }

@@ -123,6 +123,7 @@ var Rules = []Rule{
 	{Packages: "functions/internal/...", Imports: functions},
 	{Packages: "functions/interrupt/...", Imports: functions},
 	{Packages: "functions/notify", Imports: functions},
+	{Packages: "functions/openai", Imports: functions},
 	{Packages: "functions/plan/...", Imports: functions},
 	{Packages: "functions/reclaim/...", Imports: functions},
 	{Packages: "functions/reflect/...", Imports: functions},

@@ -18,7 +18,7 @@ const (
 // calls that function instead.
 func FunctionFor(t events.Type) string {
 	switch t {
-	case events.TypeObjectCreated, events.TypeRetryRequested:
+	case events.TypeObjectCreated, events.TypeRetryRequested, events.TypeBatchRequested:
 		return SubmitFunction
 	case events.TypeRunSubmitted, events.TypePlanRange:
 		return PlanFunction

@@ -51,6 +51,11 @@ func (b Bounds) GuardFunc(admitted func(*http.Request) bool, next http.Handler) 
 	})
 }
 
+// Within returns a handler that bounds the requests to next.
+func (b Bounds) Within(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(w, r, next) })
+}
+
 // serve answers within the bounds.
 func (b Bounds) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if b.MaxBodyBytes > 0 {

@@ -91,22 +91,25 @@ func NamedKey(prefix string, created time.Time, r identity.RunID) string {
 	return prefix + descending(created) + "." + string(r)
 }
 
-// NamedEntry is an entry of the index by name, by input or by parent, and its key.
+// NamedEntry is an entry of the index by name, by input, by parent or by time, and its key.
 type NamedEntry struct {
 	Key string
 	NamedRun
 }
 
 // NamedEntries returns the entries of a run: that by its name and, of a child, that under its
-// parent. If it may have been made from an upload and byInput is set, there is one by its
-// input, too.
-func NamedEntries(m Manifest, byInput bool) []NamedEntry {
+// parent. On one machine there is one by its time, too, and if it may have been made from an
+// upload, one by its input.
+func NamedEntries(m Manifest, oneMachine bool) []NamedEntry {
 	entry := func(prefix string, size int64) NamedEntry {
 		return NamedEntry{NamedKey(prefix, m.CreatedAt, m.Run),
 			NamedRun{Schema: Schema, Run: m.Run, Created: m.CreatedAt, Size: size}}
 	}
 	out := []NamedEntry{entry(NamePrefix(m.Name), 0)}
-	if byInput && m.InputCount() == 1 && m.Parent == nil {
+	if oneMachine {
+		out = append(out, entry(CreatedPrefix, 0))
+	}
+	if oneMachine && m.InputCount() == 1 && m.Parent == nil {
 		out = append(out, entry(InputPrefix(m.Inputs[0].Key), m.Inputs[0].Size))
 	}
 	if m.Parent != nil {

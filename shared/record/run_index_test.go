@@ -2,6 +2,7 @@ package record
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,9 +40,9 @@ func TestEntriesByNameAreSeparateAndSortTheNewestFirst(t *testing.T) {
 	later := m
 	later.CreatedAt = time.Unix(2, 0)
 	of, ofLater := NamedEntries(m, true), NamedEntries(later, true)
-	if len(of) != 2 || of[0].Key[:len(NamePrefix(m.Name))] != NamePrefix(m.Name) ||
-		of[1].Key[:len(InputPrefix(m.Name))] != InputPrefix(m.Name) || NamePrefix(m.Name) == InputPrefix(m.Name) ||
-		of[1].Size != 7 || ofLater[0].Key >= of[0].Key {
+	if len(of) != 3 || !strings.HasPrefix(of[0].Key, NamePrefix(m.Name)) || of[1].Key != CreatedKey(m.CreatedAt, m.Run) ||
+		!strings.HasPrefix(of[2].Key, InputPrefix(m.Name)) || NamePrefix(m.Name) == InputPrefix(m.Name) ||
+		of[2].Size != 7 || ofLater[0].Key >= of[0].Key || ofLater[1].Key >= of[1].Key {
 		t.Errorf("got %+v and %+v", of, ofLater)
 	}
 	for _, e := range of {
@@ -51,10 +52,10 @@ func TestEntriesByNameAreSeparateAndSortTheNewestFirst(t *testing.T) {
 	}
 	m.Parent = &Parent{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVX"}
 	child := NamedEntries(m, true)
-	if len(child) != 2 || child[1].Key[:len(ParentPrefix(m.Parent.Run))] != ParentPrefix(m.Parent.Run) {
-		t.Errorf("a child has the entries %+v, want those by name and by parent", child)
+	if len(child) != 3 || !strings.HasPrefix(child[2].Key, ParentPrefix(m.Parent.Run)) {
+		t.Errorf("a child has the entries %+v, want those by name, by time and by parent", child)
 	}
 	if len(NamedEntries(later, false)) != 1 {
-		t.Error("a run of a cloud has an entry by input")
+		t.Error("a run of a cloud has an entry by time or by input")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
 	"rollout/functions/notify"
+	"rollout/functions/openai"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
@@ -90,7 +91,8 @@ func Start(ctx context.Context, o Options) *Runtime {
 		Notifier: notify.ForDeployment(r.ports, o.Deployment, o.Secrets)})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
-		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())
+		service := api.New(r.ports, o.Deployment, cloud.OneMachine())
+		handler := service.Handler(o.Token, r.probes(), openai.New(r.ports, o.Deployment, service).Mount())
 		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.InferPools() {

@@ -1,0 +1,373 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/status"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// Batch is a batch as OpenAI's API describes it. Times are in seconds since 1970.
+type Batch struct {
+	ID       string `json:"id"`
+	Object   string `json:"object"` // "batch"
+	Endpoint string `json:"endpoint"`
+	Model    string `json:"model,omitempty"`
+	Errors   *struct {
+		Object string       `json:"object"` // "list"
+		Data   []BatchError `json:"data"`
+	} `json:"errors"`
+	InputFileID      string            `json:"input_file_id"`
+	CompletionWindow string            `json:"completion_window"`
+	Status           string            `json:"status"`
+	OutputFileID     *string           `json:"output_file_id"` // null while there is none
+	ErrorFileID      *string           `json:"error_file_id"`
+	CreatedAt        int64             `json:"created_at"`
+	InProgressAt     *int64            `json:"in_progress_at"`
+	ExpiresAt        *int64            `json:"expires_at"`
+	FinalizingAt     *int64            `json:"finalizing_at"`
+	CompletedAt      *int64            `json:"completed_at"`
+	FailedAt         *int64            `json:"failed_at"`
+	ExpiredAt        *int64            `json:"expired_at"`
+	CancellingAt     *int64            `json:"cancelling_at"`
+	CancelledAt      *int64            `json:"cancelled_at"`
+	RequestCounts    Counts            `json:"request_counts"`
+	Usage            *Usage            `json:"usage,omitempty"` // of the answers that are committed
+	Metadata         map[string]string `json:"metadata"`
+}
+
+// BatchError is why a batch failed as a whole.
+type BatchError struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+	Line    *int    `json:"line"`
+}
+
+// Counts counts the requests of a batch.
+type Counts struct {
+	Total     uint64 `json:"total"`
+	Completed uint64 `json:"completed"`
+	Failed    uint64 `json:"failed"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	TotalTokens  int64 `json:"total_tokens"`
+}
+
+// announceAfter is how old a batch without a run is when it is announced again: the first
+// event may have been lost with the process that sent it.
+const announceAfter = 5 * time.Second
+
+// batch returns the batch of a run, or NotFound.
+func (s *Server) batch(ctx context.Context, id identity.RunID) (Batch, error) {
+	all, err := s.batches(ctx, []identity.RunID{id})
+	if err == nil && len(all) == 0 {
+		err = fault.New(fault.NotFound, "no batch found with id %q", batchID(id))
+	}
+	if err != nil {
+		return Batch{}, err
+	}
+	return all[0], nil
+}
+
+// batches returns those of the runs that exist, in their order.
+func (s *Server) batches(ctx context.Context, ids []identity.RunID) (out []Batch, err error) {
+	keys := make([]string, 0, 2*len(ids))
+	for _, id := range ids {
+		keys = append(keys, record.BatchKey(id), record.ControlKey(id))
+	}
+	docs, err := s.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := s.runs.ShowAll(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		v := view{id: id}
+		v.run, v.made = runs[id]
+		if d := docs[2*i]; d.Revision != "" {
+			if err := record.Decode(d.Value, &v.asked, "document "+d.Key); err != nil {
+				return nil, err
+			}
+		}
+		if d := docs[2*i+1]; d.Revision != "" {
+			if err := record.Decode(d.Value, &v.control, "document "+d.Key); err != nil {
+				return nil, err
+			}
+		}
+		if !v.made && v.asked.Run == "" {
+			continue
+		}
+		if !v.made && s.Clock.Now().Sub(v.asked.Created) > announceAfter {
+			if err := s.Send(ctx, host.TaskQueue, events.BatchRequested{Run: string(id)}); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, v.batch())
+	}
+	return out, nil
+}
+
+// view is what is known of a batch: what a client asked for, zero for a run that was made
+// otherwise, and its run, once it is made.
+type view struct {
+	id      identity.RunID
+	asked   record.Batch
+	made    bool
+	run     status.Status
+	control record.Control
+}
+
+// batch describes it.
+func (v view) batch() Batch {
+	b := Batch{ID: batchID(v.id), Object: "batch", Endpoint: v.asked.Endpoint, InputFileID: v.asked.File,
+		CompletionWindow: v.asked.Window, Metadata: v.asked.Metadata, CreatedAt: v.asked.Created.Unix(), Status: "validating"}
+	if v.asked.Run != "" {
+		b.ExpiresAt = unix(v.asked.Created.Add(v.asked.Deadline))
+	}
+	if !v.made {
+		return b
+	}
+	r := v.run
+	b.Status, b.Model, b.CreatedAt = v.status(), r.Model, r.CreatedAt.Unix()
+	b.InputFileID = cmp.Or(b.InputFileID, runFileID(v.id, partInput))
+	b.Endpoint = cmp.Or(b.Endpoint, endpoints[0])
+	if r.Deadline != nil {
+		b.ExpiresAt = unix(*r.Deadline)
+		b.CompletionWindow = cmp.Or(b.CompletionWindow, r.Deadline.Sub(r.CreatedAt).Round(time.Second).String())
+	}
+	b.RequestCounts = Counts{Total: r.Items.Total, Completed: r.Items.Done, Failed: r.Items.Failed}
+	if r.Tokens.Prompt+r.Tokens.Completion > 0 {
+		b.Usage = &Usage{r.Tokens.Prompt, r.Tokens.Completion, r.Tokens.Prompt + r.Tokens.Completion}
+	}
+	if r.StartedAt != nil {
+		b.InProgressAt = unix(*r.StartedAt)
+	}
+	v.setEnd(&b)
+	return b
+}
+
+// status returns the status of a batch whose run is made: see the package's table.
+func (v view) status() string {
+	stops := v.control.Desired == record.DesiredEnd && v.control.Reason == string(run.ReasonStopped)
+	switch v.run.Phase {
+	case run.Completed, run.CompletedWithErrors:
+		return "completed"
+	case run.Stopped:
+		return "cancelled"
+	case run.Expired:
+		return "expired"
+	case run.OverBudget, run.Failed:
+		return "failed"
+	}
+	switch {
+	case stops:
+		return "cancelling"
+	case v.run.Phase == run.Planning:
+		return "validating"
+	case v.run.Phase == run.Ending || v.run.Phase == run.Finalizing:
+		return "finalizing"
+	}
+	return "in_progress"
+}
+
+// setEnd sets what a batch has near its end: times, files and errors.
+func (v view) setEnd(b *Batch) {
+	if v.control.Desired == record.DesiredEnd && (b.Status == "cancelling" || b.Status == "cancelled") {
+		b.CancellingAt = unix(v.control.At)
+	}
+	if v.run.EndedAt == nil || !v.run.Phase.Ended() {
+		return
+	}
+	at := unix(*v.run.EndedAt)
+	switch b.Status {
+	case "completed":
+		b.CompletedAt, b.FinalizingAt = at, at
+	case "cancelled":
+		b.CancelledAt = at
+	case "expired":
+		b.ExpiredAt = at
+	case "failed":
+		b.FailedAt = at
+		b.Errors = &struct {
+			Object string       `json:"object"`
+			Data   []BatchError `json:"data"`
+		}{"list", []BatchError{{Code: cmp.Or(string(v.run.Reason), "invalid_file"), Message: v.run.Message}}}
+	}
+	if v.run.Items.Done > 0 {
+		id := runFileID(v.id, partOutput)
+		b.OutputFileID = &id
+	}
+	if v.run.Items.Failed > 0 {
+		id := runFileID(v.id, partErrors)
+		b.ErrorFileID = &id
+	}
+}
+
+// announce lists the batch, has its run made, and returns it.
+func (s *Server) announce(ctx context.Context, b record.Batch) (any, error) {
+	entry := record.NamedRun{Schema: record.Schema, Run: b.Run, Created: b.Created}
+	_, err := host.Save(ctx, s.Docs, record.CreatedKey(b.Created, b.Run), entry, "")
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		return nil, err
+	}
+	switch _, err := host.LoadManifest(ctx, s.Docs, b.Run); {
+	case fault.Is(err, fault.NotFound) && !host.IsExpired(err):
+		if err := s.Send(ctx, host.TaskQueue, events.BatchRequested{Run: string(b.Run)}); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	}
+	return s.batch(ctx, b.Run)
+}
+
+// createdAt returns when a batch was created.
+func (s *Server) createdAt(ctx context.Context, id identity.RunID) (time.Time, error) {
+	var b record.Batch
+	switch _, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b); {
+	case err != nil:
+		return time.Time{}, err
+	case found:
+		return b.Created, nil
+	}
+	m, err := host.LoadManifest(ctx, s.Docs, id)
+	if fault.Is(err, fault.NotFound) {
+		return time.Time{}, badParam("after", "no batch has the id %q", batchID(id))
+	}
+	return m.CreatedAt, err
+}
+
+// repeatedFor is how long after a request a client may repeat it: OpenAI's wait 10 minutes
+// for an answer, and up to 2 minutes between two tries.
+const repeatedFor = 15 * time.Minute
+
+// maxRepeated bounds how many batches are looked at to find the first try of one.
+const maxRepeated = 1000
+
+// firstTry returns the batch of the first try of a request; zero if this is the first. A
+// client names its tries by a key, or says only that it has tried before.
+func (s *Server) firstTry(r *http.Request, key, request string) (b record.Batch, err error) {
+	ctx := r.Context()
+	if key != "" {
+		b, err = s.knownBatch(ctx, newBatchRun(key, time.Time{}), request)
+		if fault.Is(err, fault.NotFound) {
+			return record.Batch{}, nil
+		}
+		return b, err
+	}
+	if !retries(r) {
+		return b, nil
+	}
+	entries, err := s.Docs.List(ctx, record.CreatedPrefix, "", maxRepeated)
+	if err != nil {
+		return b, err
+	}
+	var keys []string
+	for _, d := range entries {
+		var e record.NamedRun
+		if record.Decode(d.Value, &e, "document "+d.Key) == nil && s.Clock.Now().Sub(e.Created) < repeatedFor {
+			keys = append(keys, record.BatchKey(e.Run))
+		}
+	}
+	if len(keys) == 0 {
+		return b, nil
+	}
+	docs, err := s.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return b, err
+	}
+	for _, d := range docs {
+		var of record.Batch
+		if d.Revision == "" || record.Decode(d.Value, &of, "document "+d.Key) != nil {
+			continue
+		}
+		if of.Request == request {
+			return of, nil
+		}
+	}
+	return b, nil
+}
+
+// knownBatch returns the batch that was created with a key. One that was asked for
+// otherwise is Invalid.
+func (s *Server) knownBatch(ctx context.Context, id identity.RunID, request string) (b record.Batch, err error) {
+	_, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b)
+	switch {
+	case err != nil:
+		return b, err
+	case !found:
+		return b, fault.New(fault.NotFound, "no batch found with id %q", batchID(id))
+	case b.Request != request:
+		return b, badParam("Idempotency-Key", "another request had this key")
+	}
+	return b, nil
+}
+
+// newBatchRun returns the run of a batch that is created with a key at a time; without a key,
+// one that is like no other.
+func newBatchRun(key string, at time.Time) identity.RunID {
+	if key != "" {
+		return identity.UploadRun("batch", "key", key)
+	}
+	return identity.UploadRun("batch", at.UTC().Format(time.RFC3339Nano), rand.Text())
+}
+
+// requestID returns the content id of a request, by which a repeated one is known.
+func requestID(c creation) string {
+	h := identity.NewHasher()
+	for _, text := range []string{c.File, c.Endpoint, c.Window} {
+		writeText(h, text)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Metadata)) {
+		writeText(h, k)
+		writeText(h, c.Metadata[k])
+	}
+	return h.Sum().String()
+}
+
+func writeText(h *identity.Hasher, text string) {
+	b, _ := json.Marshal(text) // quoted, so that no two lists of texts are the same bytes
+	_, _ = h.Write(b)          // a hasher takes all
+}
+
+// awaitRun waits until the run of a batch is made, as far as the server's patience lasts.
+func (s *Server) awaitRun(ctx context.Context, id identity.RunID) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := host.LoadManifest(ctx, s.Docs, id)
+		if err == nil || !fault.Is(err, fault.NotFound) || host.IsExpired(err) {
+			return err
+		}
+		if _, err := s.batch(ctx, id); err != nil { // it is announced again if need be
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return &fault.Error{Kind: fault.Unavailable, Err: fault.New(fault.Unavailable, "the batch is still being made"),
+				Remedy: "try again in a moment"}
+		case <-tick.C:
+		}
+	}
+}

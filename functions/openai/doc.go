@@ -1,0 +1,23 @@
+// Package openai serves files and batches as OpenAI's API does, so that clients of that API
+// work with an installation. A batch is a run, and a run is a batch:
+//
+//	POST /v1/files ─▶ files/<id>, then file/<id>
+//	POST /v1/batches ─▶ batch/<run>, created/<time>.<run> ─BatchRequested─▶ submit ─▶ run/<run>
+//	GET /v1/batches ─▶ created/… ─▶ batch/<run>, status of the run
+//
+// The id of a batch is "batch_" and the id of its run. The id of a file is "file-" and 26
+// characters; the input and the output files of every run are files as well, whose ids are
+// "file-", the id of the run and "-input", "-output" or "-error".
+//
+//	phase                                    status of the batch
+//	no manifest yet, planning                validating
+//	running, paused                          in_progress
+//	ending, finalizing                       finalizing, or cancelling if a user stopped it
+//	completed, completed_with_errors         completed
+//	stopped / expired                        cancelled / expired
+//	over_budget, failed, refused             failed
+//
+// Bad lines fail alone: a batch fails as a whole only if its file can't be read or its run
+// can't be made. The source of the API is
+// https://platform.openai.com/docs/api-reference/batch, and its Python client.
+package openai

@@ -1,0 +1,286 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// FileObject is a file as OpenAI's API describes it. Times are in seconds since 1970.
+type FileObject struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"` // "file"
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	ExpiresAt *int64 `json:"expires_at,omitempty"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"` // "batch" or "batch_output"
+	Status    string `json:"status"`  // "processed": a file is seen once it is whole
+}
+
+func fileObject(f record.File) FileObject {
+	return FileObject{ID: f.ID, Object: "file", Bytes: f.Input.Size, CreatedAt: f.Created.Unix(),
+		ExpiresAt: unix(f.Expires), Filename: f.Name, Purpose: f.Purpose, Status: "processed"}
+}
+
+// unix returns a time in seconds, nil for the zero time.
+func unix(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	n := t.Unix()
+	return &n
+}
+
+// bytesOf is a file and where its bytes are.
+type bytesOf struct {
+	FileObject
+	input record.Input
+}
+
+// file returns a file: one that was uploaded, or a file of a run.
+func (s *Server) file(ctx context.Context, id string) (bytesOf, error) {
+	if run, p, ok := parseRunFileID(id); ok {
+		return s.runFile(ctx, id, run, p)
+	}
+	f, err := s.uploaded(ctx, id)
+	return bytesOf{fileObject(f), f.Input}, err
+}
+
+// uploaded returns a file that was uploaded. One that has expired is deleted.
+func (s *Server) uploaded(ctx context.Context, id string) (f record.File, err error) {
+	if !isUploadID(id) {
+		return f, errNoFile(id)
+	}
+	_, found, err := host.Load(ctx, s.Docs, record.FileKey(id), &f)
+	switch {
+	case err != nil:
+		return f, err
+	case !found:
+		return f, errNoFile(id)
+	case s.hasExpired(f):
+		if err := s.remove(ctx, f); err != nil && !fault.Is(err, fault.Conflict) {
+			return f, err
+		}
+		return f, errNoFile(id)
+	}
+	return f, nil
+}
+
+func (s *Server) hasExpired(f record.File) bool {
+	return !f.Expires.IsZero() && !s.Clock.Now().Before(f.Expires)
+}
+
+// runFile returns a file of a run. An output exists once the run has ended with a row in it.
+func (s *Server) runFile(ctx context.Context, id string, run identity.RunID, p part) (f bytesOf, err error) {
+	m, err := host.LoadManifest(ctx, s.Docs, run)
+	if fault.Is(err, fault.NotFound) {
+		return f, errNoFile(id)
+	}
+	if err != nil {
+		return f, err
+	}
+	f.FileObject = FileObject{ID: id, Object: "file", Filename: m.Name + "_" + string(p) + ".jsonl",
+		CreatedAt: m.CreatedAt.Unix(), Purpose: "batch_output", Status: "processed"}
+	switch p {
+	case partInput:
+		if m.InputCount() != 1 {
+			return f, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the run has %d input files", m.InputCount()),
+				Remedy: "read them where they were submitted"}
+		}
+		f.input, f.Purpose = m.Inputs[0], "batch"
+	case partOutput:
+		f.input.Key = record.OutputKey(run, record.CompletionsFile)
+	case partErrors:
+		f.input.Key = record.OutputKey(run, record.ErrorsFile)
+	}
+	info, err := s.Blobs.Stat(ctx, f.input.Key, f.input.Version)
+	if fault.Is(err, fault.NotFound) {
+		return f, errNoFile(id)
+	}
+	if p != partInput {
+		f.CreatedAt = info.ModTime.Unix()
+	}
+	f.Bytes, f.input.Version, f.input.Size = info.Size, info.Version, info.Size
+	return f, err
+}
+
+func (s *Server) getFile(r *http.Request) (any, error) {
+	f, err := s.file(r.Context(), r.PathValue("id"))
+	return f.FileObject, err
+}
+
+// content streams the bytes of a file.
+func (s *Server) content(w http.ResponseWriter, r *http.Request) {
+	f, err := s.file(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	body, info, err := s.Blobs.Get(r.Context(), f.input.Key, blob.GetOptions{Version: f.input.Version})
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			err = errNoFile(f.ID)
+		}
+		s.refuse(w, r, err)
+		return
+	}
+	defer body.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if _, err := io.Copy(&rollingWriter{w, http.NewResponseController(w)}, body); err != nil {
+		// The length was promised: a client must not take a part for the whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// rollingWriter writes to a client, which may read nothing for a while at most.
+type rollingWriter struct {
+	to   io.Writer
+	conn *http.ResponseController
+}
+
+func (w *rollingWriter) Write(b []byte) (int, error) {
+	extend(w.conn)
+	return w.to.Write(b)
+}
+
+// deleteFile deletes an uploaded file, or an output file of a run that has ended.
+func (s *Server) deleteFile(r *http.Request) (any, error) {
+	ctx, id := r.Context(), r.PathValue("id")
+	f, err := s.file(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	_, p, ofRun := parseRunFileID(id)
+	switch {
+	case ofRun && p == partInput:
+		return nil, &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s is the input of a run", id),
+			Remedy: "delete " + f.input.Key + " from the bucket"}
+	case ofRun:
+		err = s.Blobs.Delete(ctx, f.input.Key, "")
+	default:
+		var up record.File
+		if up, err = s.uploaded(ctx, id); err == nil {
+			err = s.remove(ctx, up)
+		}
+	}
+	return map[string]any{"id": id, "object": "file", "deleted": true}, err
+}
+
+// remove deletes an uploaded file. One that an open run reads is Conflict.
+func (s *Server) remove(ctx context.Context, f record.File) error {
+	open, err := s.runs.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		if !r.Phase.Ended() && len(r.Inputs) == 1 && r.Inputs[0] == f.Input.Key {
+			return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s is read by %s", f.ID, batchID(r.Run)),
+				Remedy: "wait for its end, or cancel it"}
+		}
+	}
+	doc, err := s.Docs.Get(ctx, record.FileKey(f.ID))
+	if err == nil {
+		err = s.Docs.Delete(ctx, doc.Key, doc.Revision)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return s.Blobs.Delete(ctx, f.Input.Key, "")
+}
+
+// Bounds of a page of files. A client that says nothing gets as many as from OpenAI.
+const maxFilesPage = 10_000
+
+// listFiles lists the uploaded files, the newest first unless the client asks otherwise.
+func (s *Server) listFiles(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	limit, err := limitOf(q.Get("limit"), maxFilesPage, maxFilesPage)
+	if err != nil {
+		return nil, err
+	}
+	after, order := q.Get("after"), q.Get("order")
+	if after != "" && !isUploadID(after) {
+		return nil, badParam("after", "no file has the id %.80q", after)
+	}
+	if order != "" && order != "desc" && order != "asc" {
+		return nil, badParam("order", `must be "asc" or "desc", is %.20q`, order)
+	}
+	page := filePage{limit: limit, after: after, oldest: order == "asc"}
+	for d, err := range document.All(r.Context(), s.Docs, record.FilePrefix) {
+		var f record.File
+		if err == nil {
+			err = record.Decode(d.Value, &f, "document "+d.Key)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p := q.Get("purpose"); p != "" && p != f.Purpose || s.hasExpired(f) {
+			continue
+		}
+		if !page.add(fileObject(f)) {
+			break
+		}
+	}
+	return pageOf(page.files, page.more, func(f FileObject) string { return f.ID }), nil
+}
+
+// filePage collects a page of files, which come the newest first.
+type filePage struct {
+	limit  int
+	after  string // the page begins behind this id
+	oldest bool   // the oldest first
+	files  []FileObject
+	more   bool
+	passed bool
+}
+
+// add adds the next file. It returns false once the page is complete.
+func (p *filePage) add(f FileObject) bool {
+	if p.oldest {
+		if f.ID == p.after {
+			return false // what follows is older
+		}
+		// The page is the last ones that come: it keeps no more of them.
+		if p.files = append([]FileObject{f}, p.files...); len(p.files) > p.limit {
+			p.files, p.more = p.files[:p.limit], true
+		}
+		return true
+	}
+	switch {
+	case p.after != "" && !p.passed && f.ID <= p.after: // ids sort as the list does
+		return true
+	case len(p.files) == p.limit:
+		p.more = true
+		return false
+	}
+	p.passed = true
+	p.files = append(p.files, f)
+	return true
+}
+
+// limitOf reads the parameter limit.
+func limitOf(text string, otherwise, most int) (int, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badParam("limit", "must be a number from 1 to %d, is %.20q", most, text)
+	}
+	return n, nil
+}

@@ -1,0 +1,39 @@
+package submit
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// Batch creates the run of a batch. Its config is that of the bucket or the deployment, with
+// the batch's window as the deadline. If the run exists it stays as it is, and Batch only asks
+// for its plan.
+func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
+	id := identity.RunID(e.Run)
+	var b record.Batch
+	switch _, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b); {
+	case err != nil:
+		return err
+	case !found:
+		return fault.New(fault.Invalid, "batch %s does not exist", id)
+	}
+	m := record.Manifest{Run: id, Name: DefaultName(b.FileName), Inputs: []record.Input{b.Input}, CreatedAt: b.Created}
+	cfg, key, err := s.config(ctx, record.FilesPrefix+b.File, b.Input.Size)
+	m.ConfigKey = key
+	switch {
+	case err == nil:
+	case s.refuses(err):
+		m.Refused, cfg = err.Error(), config.DefaultRun()
+	default:
+		return err
+	}
+	cfg.Limits.Deadline, cfg.Input.Dialect = config.Duration(b.Deadline), string(dialect.OpenAI)
+	return s.Create(ctx, m, cfg)
+}

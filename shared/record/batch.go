@@ -1,0 +1,59 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/core/identity"
+)
+
+// Batch is the document batch/<run>: what the client of a batch API asked for. The API
+// creates it, before submit makes the run; nothing changes it afterwards.
+type Batch struct {
+	Schema  int            `json:"schema"`
+	Run     identity.RunID `json:"run"`
+	Created time.Time      `json:"created"`
+	// File is the id of the input file, FileName what its owner calls it, and Input its
+	// object.
+	File     string `json:"file"`
+	FileName string `json:"file_name,omitempty"`
+	Input    Input  `json:"input"`
+	Endpoint string `json:"endpoint"`
+	// Window is the completion window as the client wrote it, and Deadline how long it is.
+	Window   string            `json:"window"`
+	Deadline time.Duration     `json:"deadline"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// Request is the content id of the client's request, by which a repeated one is known.
+	Request string `json:"request"`
+}
+
+// BatchPrefix is the prefix of the documents of batches.
+const BatchPrefix = "batch/"
+
+// BatchKey returns the key of the document of a batch.
+func BatchKey(r identity.RunID) string { return BatchPrefix + string(r) }
+
+// CreatedPrefix is the prefix of the entries of all runs, the newest first.
+const CreatedPrefix = "created/"
+
+// CreatedKey returns the key of the entry of a run that was created at a time.
+func CreatedKey(at time.Time, r identity.RunID) string { return NamedKey(CreatedPrefix, at, r) }
+
+// File is the document file/<id>: a file that a client of the batch API has uploaded.
+type File struct {
+	Schema  int       `json:"schema"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Name    string    `json:"name"`
+	Purpose string    `json:"purpose"`
+	Input   Input     `json:"input"`
+}
+
+// FilePrefix is the prefix of the documents of files. Their ids sort the newest first.
+const FilePrefix = "file/"
+
+// FileKey returns the key of the document of a file.
+func FileKey(id string) string { return FilePrefix + id }
+
+// FilesPrefix is the prefix of the objects of files. They start nothing by themselves.
+const FilesPrefix = "files/"
