@@ -47,11 +47,5 @@ func tellPools(s stack.Settings) {
 	if !s.Machines {
 		return
 	}
-	reports := poolcheck.FromEnvironment(os.Getenv).CheckAll(context.Background(), s.Deployment)
-	for _, note := range poolcheck.Notes(reports) {
-		fmt.Fprintln(os.Stderr, "note:", note)
-	}
-	for _, problem := range poolcheck.Problems(reports) {
-		fmt.Fprintln(os.Stderr, "warning: machines of the pool", problem)
-	}
+	poolcheck.Write(os.Stderr, poolcheck.FromEnvironment(os.Getenv).CheckAll(context.Background(), s.Deployment))
 }

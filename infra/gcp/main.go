@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 
-	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/poolcheck"
 )
@@ -48,21 +47,11 @@ func run(args []string, errOut io.Writer, models poolcheck.Models) error {
 		return &fault.Error{Kind: fault.NotFound, Op: "read the config", Err: err,
 			Remedy: "copy examples/gcp.toml to it, or name another file with -config FILE"}
 	}
-	s, err := readSettings(*path, src)
+	s, d, err := readSettings(*path, src)
 	if err != nil {
 		return err
 	}
-	d, err := config.ParseDeployment(*path, src)
-	if err != nil {
-		return err
-	}
-	reports := models.CheckAll(context.Background(), d)
-	for _, note := range poolcheck.Notes(reports) {
-		fmt.Fprintln(errOut, "note:", note)
-	}
-	for _, problem := range poolcheck.Problems(reports) {
-		fmt.Fprintln(errOut, "warning: machines of the pool", problem)
-	}
+	poolcheck.Write(errOut, models.CheckAll(context.Background(), d))
 	text, err := json.MarshalIndent(map[string]settings{"settings": s}, "", "  ")
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "encode the settings")

@@ -63,28 +63,28 @@ const (
 	jobDrain = "8s"
 )
 
-// readSettings derives the settings from a config. The name is the file's, for messages.
-// Problems are Invalid; those of one kind are reported together.
-func readSettings(name string, src []byte) (settings, error) {
+// readSettings derives the settings from a config, which it returns as well. The name is the
+// file's, for messages. Problems are Invalid; those of one kind are reported together.
+func readSettings(name string, src []byte) (settings, config.Deployment, error) {
 	d, err := config.ParseDeployment(name, src)
 	if err != nil {
-		return settings{}, err
+		return settings{}, d, err
 	}
 	if d.Cloud.Provider != config.ProviderGCP {
-		return settings{}, &fault.Error{Kind: fault.Invalid, Op: "read " + name,
+		return settings{}, d, &fault.Error{Kind: fault.Invalid, Op: "read " + name,
 			Err:    fault.New(fault.Invalid, "it describes no installation on Google Cloud"),
 			Remedy: fmt.Sprintf("add [cloud] with provider = %q, project, region, and [cloud.gcs] with a bucket", "gcp")}
 	}
 	short, err := config.Compact(src)
 	if err != nil {
-		return settings{}, err
+		return settings{}, d, err
 	}
 	if err := check(d, len(short)); err != nil {
-		return settings{}, fault.WithKind(fault.Invalid, err, "read %s", name)
+		return settings{}, d, fault.WithKind(fault.Invalid, err, "read %s", name)
 	}
 	forJobs, err := withDrainBudget(short, jobDrain)
 	if err != nil {
-		return settings{}, err
+		return settings{}, d, err
 	}
 	c := d.Cloud
 	s := settings{
@@ -98,7 +98,7 @@ func readSettings(name string, src []byte) (settings, error) {
 	for _, p := range d.InferPools() {
 		s.Pools[p.Name] = poolOf(d, p)
 	}
-	return s, nil
+	return s, d, nil
 }
 
 // poolOf returns what Terraform needs of a pool. Lists and maps are never null, which

@@ -37,7 +37,7 @@ tags = { team = "ml" }
 
 func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 	t.Parallel()
-	got, err := readSettings("rollout.toml", []byte(head+"secrets.allowlist = ['hf-token']\n"+onePool+
+	got, _, err := readSettings("rollout.toml", []byte(head+"secrets.allowlist = ['hf-token']\n"+onePool+
 		"[[pool]]\nname = 'large'\nmodel = 'org/large'\nrevision = 'v1'\nmachines = 'cloud-run'\n"+
 		"engine_env = { NCCL_DEBUG = 'WARN' }\n"+wholePool))
 	if err != nil {
@@ -99,7 +99,7 @@ func TestSettingsNameTheProblemsOfAConfig(t *testing.T) {
 		"a long config": {head + manyPools(300),
 			"a function's environment has room for 30720"},
 	} {
-		if _, err := readSettings("rollout.toml", []byte(c.src)); !fault.Is(err, fault.Invalid) ||
+		if _, _, err := readSettings("rollout.toml", []byte(c.src)); !fault.Is(err, fault.Invalid) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}

@@ -228,7 +228,7 @@ func TestPeopleMayWhatTheirCommandsNeed(t *testing.T) {
 // bought returns the settings of testConfig with groups whose machines are bought like that.
 func bought(t *testing.T, provisioning string) settings {
 	t.Helper()
-	s, err := readSettings("rollout.toml", []byte(testConfig))
+	s, _, err := readSettings("rollout.toml", []byte(testConfig))
 	if err != nil {
 		t.Fatal(err)
 	}

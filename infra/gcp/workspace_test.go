@@ -95,7 +95,7 @@ func newWorkspace(t *testing.T, options map[string]any, edits ...edit) workspace
 		}
 		w.write(t, name, text)
 	}
-	s, err := readSettings("rollout.toml", []byte(testConfig))
+	s, _, err := readSettings("rollout.toml", []byte(testConfig))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -164,6 +165,17 @@ func short(err error) error {
 		return request.Err
 	}
 	return err
+}
+
+// Write tells people who deploy what is known of all pools: the notes, then the problems, a
+// line each.
+func Write(w io.Writer, reports []Report) {
+	for _, note := range Notes(reports) {
+		fmt.Fprintln(w, "note:", note)
+	}
+	for _, problem := range Problems(reports) {
+		fmt.Fprintln(w, "warning: machines of the pool", problem)
+	}
 }
 
 // Problems returns the problems of all pools.
