@@ -28,6 +28,7 @@ import (
 	"rollout/functions/reclaim"
 	"rollout/localstack/fakellm"
 	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -324,7 +325,7 @@ func TestCost(t *testing.T) {
 	}
 
 	const minutes = 5
-	in.eventually(t, "the end of the index of open runs", func() bool {
+	scenarios.Eventually(t, "the end of the index of open runs", func() bool {
 		in.idleMinute(t)
 		open, err := in.Ports.Docs.List(t.Context(), record.OpenRunPrefix, "", 1)
 		return err == nil && len(open) == 0
@@ -379,7 +380,7 @@ func (in *installation) costRun(t *testing.T, name string, samples int) (id iden
 	prompts := "prompts/" + name + ".jsonl"
 	id = identity.UploadRun(bucket, prompts, hosttest.Put(t, in.Ports, prompts, text.String()))
 	// It looks into the emulator, so that looking counts no request.
-	in.eventually(t, "the run's end", func() bool {
+	scenarios.Eventually(t, "the run's end", func() bool {
 		names, err := in.storage.Names(bucket)
 		return err == nil && slices.Contains(names, "team-a/"+record.OutputKey(id, record.SummaryFile))
 	})

@@ -147,7 +147,7 @@ func (in *installation) rent(ctx context.Context, all *sync.WaitGroup) {
 // wantEmptyFleet waits until no machine is left, and none is asked for.
 func (in *installation) wantEmptyFleet(t *testing.T) {
 	t.Helper()
-	in.eventually(t, "all machines have left", func() bool {
+	scenarios.Eventually(t, "all machines have left", func() bool {
 		return len(in.compute.Machines()) == 0 && in.compute.Size(group) == 0
 	})
 	if ended := in.compute.Lowered(); len(ended) > 0 {
@@ -162,13 +162,13 @@ func TestMachinesComeOnceThereIsQuota(t *testing.T) {
 	in.compute.SetQuota(0)
 	file := scenarios.MixedPrompts(2000)
 	id := in.Put(key, file)
-	in.eventually(t, "the lack of quota is told", func() bool {
+	scenarios.Eventually(t, "the lack of quota is told", func() bool {
 		var f record.Fleet
 		d, err := in.Ports.Docs.Get(t.Context(), record.FleetKey("default"))
 		return err == nil && record.Decode(d.Value, &f, "fleet") == nil && strings.Contains(f.Absent, "quota")
 	})
 	in.compute.SetQuota(-1)
-	in.eventually(t, "machines have come", func() bool { return len(in.compute.Machines()) == 3 })
+	scenarios.Eventually(t, "machines have come", func() bool { return len(in.compute.Machines()) == 3 })
 	scenarios.WantSame(t, in.AwaitEnd(id), in.Local(key, file))
 	in.wantEmptyFleet(t)
 }
@@ -179,7 +179,7 @@ func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
 	in := open(t, fromNone)
 	in.machines.fail()
 	id := in.Put(key, scenarios.MixedPrompts(200))
-	in.eventually(t, "the run pauses", func() bool {
+	scenarios.Eventually(t, "the run pauses", func() bool {
 		var s run.State
 		d, err := in.Ports.Docs.Get(t.Context(), record.CoordinatorKey(id))
 		return err == nil && record.Decode(d.Value, &s, "state") == nil && s.Phase == run.Paused
@@ -205,7 +205,7 @@ func TestMachinesPreemptedWhileBootingAreNoFailures(t *testing.T) {
 		}
 		in.publish(t, gcp.MachinesTopic, entry("compute.instances.preempted", "Instance was preempted."))
 		key := record.HeartbeatKey(machine)
-		in.eventually(t, "the end of the machine is recorded", func() bool {
+		scenarios.Eventually(t, "the end of the machine is recorded", func() bool {
 			_, err := in.Ports.Docs.Get(t.Context(), key)
 			return err == nil
 		})
@@ -218,7 +218,7 @@ func TestMachinesPreemptedWhileBootingAreNoFailures(t *testing.T) {
 		`"status":{"message":"Instance Group Manager 'projects/27/regions/us-central1/instanceGroupManagers/`+group+
 		`' initiated recreateInstance on instance 'x'. Reason: r"}},"resource":{"type":"gce_instance",`+
 		`"labels":{"instance_id":"`+lost+`"}},"timestamp":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
-	in.eventually(t, "the silent end is recorded", func() bool {
+	scenarios.Eventually(t, "the silent end is recorded", func() bool {
 		_, err := in.Ports.Docs.Get(t.Context(), record.HeartbeatKey(lost))
 		return err == nil
 	})

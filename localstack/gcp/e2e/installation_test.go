@@ -80,7 +80,7 @@ func deploy(t *testing.T) *installation {
 
 // deployConfig starts an installation until the test ends. more is the config besides
 // inCloud. It sets the environment of the test, which therefore cannot run in parallel with
-// others.
+// others. If the test fails, it logs what the programs wrote.
 func deployConfig(t *testing.T, f faults, more string) *installation {
 	t.Helper()
 	if testing.Short() {
@@ -97,6 +97,11 @@ func deployConfig(t *testing.T, f faults, more string) *installation {
 		toml:      inCloud + more,
 		log:       &scenarios.Output{},
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the programs wrote:\n%s", scenarios.End(in.log.String()))
+		}
+	})
 	storage, address, end, err := fakegcs.Start(fakegcs.Options{Faults: f.storage, Notify: in.notify})
 	if err != nil {
 		t.Fatal(err)
@@ -341,20 +346,5 @@ func (in *installation) tick(ctx context.Context) {
 			continue
 		}
 		in.ticks.Add(1)
-	}
-}
-
-// patience is how long a test waits for what must happen.
-const patience = 5 * time.Minute
-
-// eventually polls until ok returns true. It fails the test after patience.
-func (in *installation) eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	poll := time.NewTicker(25 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("this did not happen within %s: %s\n%s", patience, what, in.log)
-		}
 	}
 }

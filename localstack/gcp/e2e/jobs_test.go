@@ -133,11 +133,12 @@ func TestTasksOfAJobAnswerARun(t *testing.T) {
 			}
 		}
 	})
-	in.eventually(t, "a task that ended in good order", func() bool { return run.Tasks()["succeeded"] > 0 })
+	scenarios.Eventually(t, "a task that ended in good order", func() bool { return run.Tasks()["succeeded"] > 0 })
 	scenarios.WantSame(t, f.AwaitEnd(id), f.Local(key, file))
-	in.eventually(t, "tasks that reached the end of their time", func() bool { return run.Tasks()["succeeded"] > 1 })
+	scenarios.Eventually(t, "tasks that reached the end of their time",
+		func() bool { return run.Tasks()["succeeded"] > 1 })
 	if n := run.Tasks()["failed"]; n > 0 {
-		t.Errorf("%d tasks failed\n%s", n, in.log)
+		t.Errorf("%d tasks failed", n)
 	}
 }
 

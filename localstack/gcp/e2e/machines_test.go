@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rollout/localstack/gcp/fakemetadata"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/shared/gcp"
 )
@@ -66,7 +67,7 @@ func (in *installation) preempt(t *testing.T, m *machine) {
 // waitForResults waits until the workers have stored so many results of shards.
 func (in *installation) waitForResults(t *testing.T, n int) {
 	t.Helper()
-	in.eventually(t, fmt.Sprintf("%d objects of the run", n), func() bool {
+	scenarios.Eventually(t, fmt.Sprintf("%d objects of the run", n), func() bool {
 		page, err := in.Ports.Blobs.List(t.Context(), "work/", "", 1000)
 		return err == nil && len(page) >= n
 	})

@@ -78,9 +78,6 @@ func deployScene(t *testing.T, s scenarios.Settings) *scene {
 	t.Cleanup(func() {
 		cancel()
 		all.Wait()
-		if t.Failed() {
-			t.Logf("the programs wrote:\n%s", scenarios.End(in.log.String()))
-		}
 	})
 	in.rent(ctx, &all)
 	if !s.FromNone {
