@@ -14,7 +14,7 @@ import (
 
 // Batch creates the run of a batch. Its config is that of the bucket or the deployment, with
 // the batch's window as the deadline. If the run exists it stays as it is, and Batch only asks
-// for its plan.
+// for its plan. A batch whose file is gone becomes a refused run: its client waits for an end.
 func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
 	id := identity.RunID(e.Run)
 	var b record.Batch
@@ -33,6 +33,9 @@ func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
 		m.Refused, cfg = err.Error(), config.DefaultRun()
 	default:
 		return err
+	}
+	if _, err := s.Blobs.Stat(ctx, b.Input.Key, b.Input.Version); fault.Is(err, fault.NotFound) {
+		m.Refused = "the file " + b.File + " was deleted before the batch began"
 	}
 	cfg.Limits.Deadline, cfg.Input.Dialect = config.Duration(b.Deadline), string(dialect.OpenAI)
 	return s.Create(ctx, m, cfg)

@@ -1,0 +1,56 @@
+package submit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/submit"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/record"
+)
+
+// batch creates a batch of a file in the bucket and handles its event twice. It returns the
+// manifest of its run.
+func (d *fixture) batch(content string, edit func(*record.Batch)) record.Manifest {
+	d.t.Helper()
+	in := d.put("files/file-1.jsonl", content)
+	b := record.Batch{Schema: record.Schema, Run: childID, Created: time.Unix(5, 0).UTC(), File: "file-1",
+		FileName: "nightly.jsonl", Input: record.Input{Key: in.Key, Version: in.Version, Size: in.Size},
+		Deadline: 90 * time.Minute}
+	edit(&b)
+	hosttest.Save(d.t, d.Ports, record.BatchKey(b.Run), b)
+	for range 2 {
+		err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Batch(d.t.Context(),
+			events.BatchRequested{Run: childID})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return hosttest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(childID))
+}
+
+func TestBatchBecomesARunOfItsFile(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.put("prompts/rollout.toml", "schema_version = 1\n[shard]\nitems = 3\n")
+	m := d.batch("{\"custom_id\":\"a\"}\n", func(*record.Batch) {})
+	if m.Refused != "" || m.Name != "nightly" || m.Dialect != "openai" || !m.CreatedAt.Equal(time.Unix(5, 0)) ||
+		m.Config.Limits.Deadline.Std() != 90*time.Minute || m.Config.Shard.Items != 3 ||
+		m.ConfigKey != "prompts/rollout.toml" || m.Inputs[0].Key != "files/file-1.jsonl" {
+		t.Errorf("the run is %+v", m)
+	}
+	if n := d.planned(); n != 2 {
+		t.Errorf("%d plans were asked for by two events", n)
+	}
+}
+
+func TestBatchWithoutItsFileIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	m := d.batch("{\"custom_id\":\"a\"}\n", func(b *record.Batch) { b.Input.Key = "files/gone.jsonl" })
+	if !strings.Contains(m.Refused, "file-1 was deleted") {
+		t.Errorf("the run is refused with %q", m.Refused)
+	}
+}
