@@ -26,7 +26,9 @@ const (
 	partErrors part = "error"
 )
 
-var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+const alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+var crockford = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
 // newFileID returns the id of a file that is uploaded at a time. Later ones sort first; of
 // those of one millisecond, the order is open.
@@ -40,11 +42,8 @@ func newFileID(at time.Time) string {
 // isUploadID reports whether the id may be that of an uploaded file: ids become parts of keys.
 func isUploadID(id string) bool {
 	rest, ok := strings.CutPrefix(id, filePrefix)
-	if !ok || len(rest) != crockford.EncodedLen(16) {
-		return false
-	}
-	_, err := crockford.DecodeString(rest)
-	return err == nil
+	return ok && len(rest) == crockford.EncodedLen(16) &&
+		!strings.ContainsFunc(rest, func(r rune) bool { return !strings.ContainsRune(alphabet, r) })
 }
 
 // runFileID returns the id of a file of a run.
