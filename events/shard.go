@@ -35,6 +35,9 @@ type Work struct {
 	// Allowance is how many tokens the shard may take in all its attempts; 0 in a run
 	// without a token budget.
 	Allowance int64 `json:"allowance,omitempty" jsonschema:"minimum=0"`
+	// AllowanceMicroUSD is how much money the shard may take in all its attempts, in
+	// millionths of a dollar; 0 in a run without a budget in dollars.
+	AllowanceMicroUSD int64 `json:"allowance_micro_usd,omitempty" jsonschema:"minimum=0"`
 	// Term is reserved: no sender sets it, and no receiver acts on it.
 	Term uint64 `json:"term,omitempty"`
 	// Sequence is reserved: no sender sets it, and no receiver acts on it.
@@ -68,6 +71,8 @@ type Counts struct {
 	// Machines is the time of machines that all attempts took, by type and class, such as
 	// "g6.xlarge/spot".
 	Machines map[string]MachineUse `json:"machines,omitempty"`
+	// TokenNanoUSD is what the tokens of all attempts cost, in billionths of a dollar.
+	TokenNanoUSD int64 `json:"token_nano_usd,omitempty" jsonschema:"minimum=0"`
 }
 
 // MachineUse is the time of machines of one kind that requests took, and the time before
@@ -135,6 +140,11 @@ type ShardReleased struct {
 	Allowance int64 `json:"allowance,omitempty" jsonschema:"minimum=0"`
 	// Spent is how many tokens all attempts of such a shard have taken.
 	Spent int64 `json:"spent,omitempty" jsonschema:"minimum=0"`
+	// AllowanceMicroUSD is set as Allowance is, in a run with a budget in dollars.
+	AllowanceMicroUSD int64 `json:"allowance_micro_usd,omitempty" jsonschema:"minimum=0"`
+	// SpentMicroUSD is how much money all attempts of such a shard have taken, in millionths
+	// of a dollar.
+	SpentMicroUSD int64 `json:"spent_micro_usd,omitempty" jsonschema:"minimum=0"`
 }
 
 // ItemFailed reports that an item failed in a run that ends with its first failed item,
@@ -156,8 +166,9 @@ type InputMissing struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ModelMissing reports that the worker that claimed a shard serves another revision
-// of the run's model. The run pauses.
+// ModelMissing reports that the worker that received a shard can't answer it as the run asks:
+// it serves another revision of the run's model, or knows no price that a budget in dollars
+// could count. The run pauses.
 type ModelMissing struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
@@ -223,7 +234,8 @@ func (RequestsRefused) EventType() Type { return TypeRequestsRefused }
 
 func (p Work) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), count("generation", p.Generation),
-		count("range", p.Range), count("row", p.Row), name("pool", p.Pool), count("allowance", p.Allowance))
+		count("range", p.Range), count("row", p.Row), name("pool", p.Pool), count("allowance", p.Allowance),
+		count("allowance_micro_usd", p.AllowanceMicroUSD))
 }
 
 func (p ShardDone) check() error {
@@ -261,7 +273,7 @@ func (c Counts) check() error {
 	}
 	return cmp.Or(count("ok", c.OK), count("failed", c.Failed), count("prompt_tokens", c.PromptTokens),
 		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens),
-		count("wasted_estimated", c.WastedEstimated),
+		count("wasted_estimated", c.WastedEstimated), count("token_nano_usd", c.TokenNanoUSD),
 		count("usage_unknown", c.UsageUnknown), count("kept", c.Kept), count("kept_failed", c.KeptFailed))
 }
 
@@ -272,7 +284,8 @@ func (p ShardLost) check() error {
 
 func (p ShardReleased) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), name("worker", p.Worker), count("allowance", p.Allowance),
-		count("spent", p.Spent))
+		count("spent", p.Spent), count("allowance_micro_usd", p.AllowanceMicroUSD),
+		count("spent_micro_usd", p.SpentMicroUSD))
 }
 
 func (p ItemFailed) check() error { return cmp.Or(runID(p.Run), count("shard", p.Shard)) }

@@ -8,6 +8,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/coordinate"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/host"
@@ -59,6 +60,31 @@ func TestShardThatUsedUpItsAllowanceIsSentWithMore(t *testing.T) {
 	d.apply(c, usedUp)
 	if again := d.received(host.UrgentQueue("default")); len(again) > 0 {
 		t.Errorf("a report that comes again has %+v sent", again)
+	}
+}
+
+// A budget in dollars travels in millionths, and counts the control plane by its prices.
+func TestMessagesSayWhatAShardMaySpendInDollars(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 3, 2, func(m *record.Manifest) { m.Config.Limits.Dollars = 8 })
+	list := cost.Prices{Positions: []cost.Position{{Name: "puts", Price: 0.25, Run: 1, Shard: 1}}}
+	c := newCoordinator(d.Ports, coordinate.Options{Prices: list})
+	d.apply(c, look)
+	sent := d.received(work)
+	if len(sent) != 1 || sent[0].(events.Work).Allowance != 0 || sent[0].(events.Work).AllowanceMicroUSD != 968_750 {
+		t.Fatalf("sent %+v, want an eighth of what $8 leave after $0.25", sent)
+	}
+	usedUp := events.ShardReleased{Run: string(id), Shard: 0, Worker: "w1", Attempt: 1, AllowanceMicroUSD: 968_750,
+		Spent: 500, SpentMicroUSD: 1_000_000}
+	d.apply(c, usedUp, usedUp)
+	again := d.received(host.UrgentQueue("default"))
+	if len(again) != 1 || again[0].(events.Work).AllowanceMicroUSD <= 1_000_000 {
+		t.Errorf("sent %+v", again)
+	}
+	counts := events.Counts{OK: 2, TokenNanoUSD: 1_250_000_000}
+	d.apply(c, events.ShardDone{Run: string(id), Shard: 0, Attempt: 2, Worker: "w1", Counts: counts})
+	if got := d.state().Spent().MicroUSD; got < 1_750_000 || got > 2_250_000 {
+		t.Errorf("$1.25 of tokens, and $0.25 for the run and each shard, are %d millionths", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -69,6 +70,8 @@ type Options struct {
 	// has queues, as in a local installation; an empty list means that none has.
 	Pools []config.Pool
 	Kinds kind.Table
+	// Prices say what the control plane costs, which runs with a budget in dollars count.
+	Prices cost.Prices
 	// StepContext returns the context of a run's step in a batch, for clouds that
 	// count a chain of calls by what a message brings: cause is the run's message
 	// that the step counts as caused by. Nil means the context of the batch.
@@ -260,7 +263,8 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 // rules are the limits by which the run's steps are decided.
 func (c *Coordinator) rules(of *loaded) run.Rules {
 	l, t := of.manifest.Config.Limits, c.opts.Timings
-	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget, Tokens: l.Tokens,
+	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget,
+		Budget: cost.LimitOf(l.Tokens, l.Dollars), Prices: c.opts.Prices,
 		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow, FailedShare: l.FailedShare,
 		Constraints: of.kind.Constraints}
 	if r.Grace == 0 {

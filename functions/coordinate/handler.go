@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"rollout/events"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -172,8 +173,10 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 			Vanished: p.Reason == string(health.HolderDead)}
 		return identity.RunID(p.Run), e, nil
 	case events.ShardReleased:
-		e := run.Event{Kind: run.ShardReleased, Shard: p.Shard, Allowance: p.Allowance, Spent: p.Spent}
-		if p.Allowance > 0 {
+		e := run.Event{Kind: run.ShardReleased, Shard: p.Shard,
+			Allowance: cost.Spend{Tokens: p.Allowance, MicroUSD: p.AllowanceMicroUSD},
+			Spent:     cost.Spend{Tokens: p.Spent, MicroUSD: p.SpentMicroUSD}}
+		if !e.Allowance.IsZero() {
 			e.Kind = run.ShardUsedUp
 		}
 		return identity.RunID(p.Run), e, nil

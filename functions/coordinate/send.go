@@ -50,7 +50,8 @@ func (s *workSender) add(ctx context.Context, e run.Effect) error {
 			s.queue = to
 		}
 		s.batch = append(s.batch, events.Work{Run: string(s.state.Run), Shard: n, Generation: e.Generation,
-			Range: s.entry.Range, Row: row, Pool: role.Pool, Allowance: e.Allowance})
+			Range: s.entry.Range, Row: row, Pool: role.Pool, Allowance: e.Allowance.Tokens,
+			AllowanceMicroUSD: e.Allowance.MicroUSD})
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -156,7 +157,8 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			diagnosis.FrontierBlocked, "wait for shard 4"},
 		"the token budget": {func(p *status.Progress) {
 			p.State.Warning = "shards that wait for tokens of the budget: 1"
-			p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 3, Hi: 4}, Tokens: 500, Waits: true}}
+			p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 3, Hi: 4}, Spend: cost.Spend{Tokens: 500},
+				Waits: true}}
 		}, diagnosis.AwaitsBudget, "wait for tokens of the budget"},
 	} {
 		t.Run(name, func(t *testing.T) {

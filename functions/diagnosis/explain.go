@@ -59,8 +59,9 @@ type ShardReport struct {
 	// Paused says that it waits until the run is resumed.
 	Paused bool `json:"paused,omitempty"`
 	// WaitsWith are the tokens that it has spent, if it waits for more of the run's
-	// token budget.
-	WaitsWith int64 `json:"waits_with,omitempty"`
+	// budgets, and WaitsWithUSD the dollars; each 0 without such a budget.
+	WaitsWith    int64   `json:"waits_with,omitempty"`
+	WaitsWithUSD float64 `json:"waits_with_usd,omitempty"`
 }
 
 // Bounds of an explanation.
@@ -162,7 +163,7 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 		}
 	}
 	if a, ok := p.State.Allowances.Of(d.Shard); ok && a.Waits {
-		t.WaitsWith = a.Tokens
+		t.WaitsWith, t.WaitsWithUSD = a.Tokens, a.USD()
 	}
 	paused := p.State.Phase == run.Paused || p.State.Phase == run.Interrupted
 	if d.State != shard.Running {
@@ -218,6 +219,11 @@ func (t ShardReport) Describe(now time.Time) string {
 	case t.State == shard.Running:
 		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s",
 			name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
+	case t.WaitsWithUSD > 0 && t.WaitsWith > 0:
+		text = fmt.Sprintf("%shas spent %s and $%.3g, and waits for more of the run's budgets%s",
+			name, figures.Of(t.WaitsWith, "token"), t.WaitsWithUSD, rows)
+	case t.WaitsWithUSD > 0:
+		text = fmt.Sprintf("%shas spent $%.3g and waits for more of the budget in dollars%s", name, t.WaitsWithUSD, rows)
 	case t.WaitsWith > 0:
 		text = fmt.Sprintf("%shas spent %s and waits for more of the token budget%s",
 			name, figures.Of(t.WaitsWith, "token"), rows)
@@ -316,6 +322,13 @@ func history(p status.Progress, s status.Status) (out []string) {
 			figures.Count(r.Done), figures.OfMany(r.Shards, "shard is", "shards are"), figures.Of(r.Completed, "item"),
 			figures.Count(r.Failed), figures.Of(r.PromptTokens, "token"), figures.Count(r.CompletionTokens))
 	}
+	for _, b := range s.Budgets {
+		spent := fmt.Sprintf("$%.2f of $%.2f", b.Used, b.Limit)
+		if b.Name == "tokens" {
+			spent = figures.Count(int64(b.Used)) + " of " + figures.Of(int64(b.Limit), "token")
+		}
+		say("spent of its budget (limits.%s): %s", b.Name, spent)
+	}
 	switch p.Control.Desired {
 	case record.DesiredPause:
 		say("a pause was requested at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
@@ -401,17 +414,33 @@ func failedClasses(s status.Status) (out []fault.Class) {
 type Again struct {
 	rest string // what asks those that it left unanswered
 	with string // the beginning of what asks them with another setting
+	// budget names the run's budgets.
+	budget budgetNames
+}
+
+// budgetNames are a run's budgets in messages, and their keys.
+type budgetNames struct{ used, keys string }
+
+func budgetsOf(l config.Limits) budgetNames {
+	switch {
+	case l.Dollars <= 0:
+		return budgetNames{"the token budget", "limits.tokens"}
+	case l.Tokens <= 0:
+		return budgetNames{"the budget in dollars", "limits.dollars"}
+	}
+	return budgetNames{"one of the run's budgets", "limits.tokens or limits.dollars"}
 }
 
 // againOf returns how items of the run are asked once more: by a retry, or by another
 // submission where a run of its kind can't have one.
 func againOf(m record.Manifest) Again {
 	if cmp.Or(m.Kind, config.KindBatch) != config.KindBatch || len(m.Config.Judges()) > 0 {
-		return Again{"submit the file again", "submit what is left with a larger "}
+		return Again{"submit the file again", "submit what is left with a larger ", budgetsOf(m.Config.Limits)}
 	}
 	retry := "`rollout retry " + string(m.Run) + " --unanswered`"
 	return Again{retry + " asks them in a new run, which has all rows",
-		retry + " asks them in a new run, which has all rows; give it --set with a larger "}
+		retry + " asks them in a new run, which has all rows; give it --set with a larger ",
+		budgetsOf(m.Config.Limits)}
 }
 
 // Advice returns what the user can do about items that failed with the class.
@@ -437,7 +466,7 @@ func Advice(c fault.Class, a Again) string {
 	case fault.CanceledItem:
 		return "the run ended before they were answered: " + a.rest
 	case fault.Budget:
-		return "the token budget was used up first: " + a.with + "limits.tokens"
+		return a.budget.used + " was used up first: " + a.with + a.budget.keys
 	case fault.Storage:
 		return "its answer could not be kept, or was lost: free space on the disk, or restore the object that its row " +
 			"names, and submit it again"

@@ -149,6 +149,10 @@ func TestShardReportDescribesTheShard(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
 	for want, s := range map[string]diagnosis.ShardReport{
+		"shard 5 has spent $0.25 and waits for more of the budget in dollars, with 3 rows in its checkpoint": {Shard: 5,
+			State: shard.Pending, Rows: 3, WaitsWithUSD: 0.25, Generation: -1},
+		"shard 5 has spent 1 token and $0.25, and waits for more of the run's budgets": {Shard: 5,
+			State: shard.Pending, WaitsWith: 1, WaitsWithUSD: 0.25, Generation: -1},
 		"shard 5 has spent 120 tokens and waits for more of the token budget, with 3 rows in its checkpoint": {Shard: 5,
 			State: shard.Pending, Rows: 3, WaitsWith: 120, Generation: -1},
 		"shard 4 is with worker w for 30s (attempt 1), with 50 of 100 rows": {Shard: 4, State: shard.Running,
@@ -211,6 +215,47 @@ func TestExplainOfARefusedRunSaysWhy(t *testing.T) {
 	_, err = f.Explain(t.Context(), runA, "p-17")
 	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "was refused") {
 		t.Errorf("an item of it: %v", err)
+	}
+}
+
+func TestExplainSaysWhatIsSpentOfBudgets(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.running(func(st *run.State, _ *health.Heartbeat) {
+		st.Counts.PromptTokens, st.Counts.CompletionTokens, st.Counts.WastedTokens = 4000, 0, 0
+		st.Counts.TokenNanoUSD = 3_100_000_000
+	})
+	m := statustest.Manifest(runA)
+	m.Config.Limits.Tokens, m.Config.Limits.Dollars = 5000, 12.5
+	f.save(record.ManifestKey(runA), m)
+	x, err := f.Explain(t.Context(), runA, "")
+	for _, want := range []string{"spent of its budget (limits.tokens): 4,000 of 5,000 tokens",
+		"spent of its budget (limits.dollars): $3.10 of $12.50"} {
+		if err != nil || !slices.Contains(x.History, want) {
+			t.Errorf("%q, %v; want %q", x.History, err, want)
+		}
+	}
+}
+
+func TestAdviceNamesTheBudgetOfTheRun(t *testing.T) {
+	t.Parallel()
+	for want, limits := range map[string]config.Limits{
+		"the token budget was used up first: ":        {Tokens: 5},
+		"the budget in dollars was used up first: ":   {Dollars: 5},
+		"one of the run's budgets was used up first:": {Tokens: 5, Dollars: 5},
+	} {
+		f := newFixture(t)
+		f.running(func(st *run.State, _ *health.Heartbeat) {
+			st.Phase, st.EndedAt, st.Counts.Failed = run.OverBudget, noon, 1
+			st.Counts.ByClass = map[string]int{string(fault.Budget): 1}
+		})
+		m := statustest.Manifest(runA)
+		m.Config.Limits = limits
+		f.save(record.ManifestKey(runA), m)
+		x, err := f.Explain(t.Context(), runA, "")
+		if err != nil || !slices.ContainsFunc(x.Next, func(s string) bool { return strings.Contains(s, want) }) {
+			t.Errorf("%q, %v; want %q", x.Next, err, want)
+		}
 	}
 }
 

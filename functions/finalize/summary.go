@@ -108,6 +108,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 	list := prices.Of(f.prices.Cloud.Provider)
 	bill := cost.NewBill(m.TokenDollars(f.prices, t.counts, sum.Roles), t.counts.Machines, s.Sent()-s.KeptShards, list)
 	sum.CostUSD, sum.Cost = bill.Total(), record.NewCost(bill, t.counts, list)
+	sum.Budgets = record.Budgets(m.Config.Limits, t.counts.Tokens(), sum.CostUSD)
 	if !s.StartedAt.IsZero() {
 		sum.Seconds = now.Sub(s.StartedAt).Seconds()
 	}

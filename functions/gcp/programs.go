@@ -27,6 +27,7 @@ import (
 	"rollout/shared/listen"
 	"rollout/shared/observe/probes"
 	"rollout/shared/ownership"
+	"rollout/shared/prices"
 	"rollout/shared/queue"
 )
 
@@ -123,6 +124,7 @@ func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
 		Grace:     s.Deployment.Defaults.Limits.Grace.Std(),
 		Hooks:     coordinate.Hooks{OnSent: sent},
 		MostSaves: mostSaves,
+		Prices:    prices.Of(s.Deployment.Cloud.Provider),
 		Pools:     append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
 	})
 	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, func(ctx context.Context, ms []queue.Message) []string {

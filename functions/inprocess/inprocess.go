@@ -36,6 +36,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/kind"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 )
 
@@ -115,7 +116,7 @@ func New(p host.Ports, cfg Config) *System {
 	}
 	s.coordinate = coordinate.New(p, ix, coordinate.Options{
 		Timings: t, Grace: cfg.Deployment.Defaults.Limits.Grace.Std(), Shared: shared,
-		Kinds: cfg.Kinds,
+		Kinds: cfg.Kinds, Prices: prices.Of(cfg.Deployment.Cloud.Provider),
 		Hooks: coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen, OnStopping: cfg.OnStopping},
 	})
 	return s

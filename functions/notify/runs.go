@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/notification"
 	"rollout/shared/core/run"
@@ -27,19 +28,19 @@ func clip(s string) string {
 // describedRun is what of a run's manifest is told.
 type describedRun struct {
 	name   string
-	tokens int64 // limit; 0: none
+	limits config.Limits
 }
 
 func describe(m record.Manifest) describedRun {
-	return describedRun{m.Name, m.Config.Limits.Tokens}
+	return describedRun{m.Name, m.Config.Limits}
 }
 
 // view returns what of a run's state can be told.
 func (d describedRun) view(s run.State) notification.RunView {
 	v := notification.RunView{Phase: s.Phase, PausedAt: s.StopRequestedAt}
-	if d.tokens > 0 {
-		v.Budgets = append(v.Budgets, notification.Budget{Name: "tokens", Used: float64(s.SpentTokens()),
-			Limit: float64(d.tokens)})
+	spent := s.Spent()
+	for _, b := range record.Budgets(d.limits, spent.Tokens, spent.USD()) {
+		v.Budgets = append(v.Budgets, notification.Budget(b))
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/notify"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -138,11 +139,12 @@ func TestScanTellsOfBudgetsThatAreNearlySpent(t *testing.T) {
 	t.Parallel()
 	d, to, n := notifying(t)
 	m := inputtest.Manifest(1)
-	m.Run, m.Config.Limits.Tokens = id, 1000
+	m.Run, m.Config.Limits.Tokens, m.Config.Limits.Dollars = id, 1000, 1
 	spend := func(tokens int64) {
 		d.running(id, time.Now(), func(s *run.State) {
-			s.Counts.PromptTokens = tokens
-			s.Allowances = run.Allowances{{Range: interval.Range{Lo: 0, Hi: 1}, Tokens: 10}}
+			s.Counts.PromptTokens, s.Counts.TokenNanoUSD = tokens, 900_000*(tokens-10)
+			s.Allowances = run.Allowances{{Range: interval.Range{Lo: 0, Hi: 1}, Spend: cost.Spend{Tokens: 10}}}
+			s.ControlMicroUSD = 1000
 		})
 		d.save(record.ManifestKey(id), m)
 		d.scanAndDeliver(n)
@@ -152,8 +154,10 @@ func TestScanTellsOfBudgetsThatAreNearlySpent(t *testing.T) {
 		t.Fatalf("told %q at 70 %%", to.got)
 	}
 	spend(810)
-	spend(900)
-	if len(to.got) != 1 || !strings.Contains(to.data[0], `"budget":"tokens","used":810,"limit":1000`) {
+	spend(910)
+	spend(950)
+	if len(to.got) != 2 || !strings.Contains(to.data[0], `"budget":"tokens","used":810,"limit":1000`) ||
+		!strings.Contains(to.data[1], `"budget":"dollars","used":0.811,"limit":1`) {
 		t.Errorf("told %q: %s", to.got, to.data)
 	}
 }

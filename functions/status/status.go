@@ -48,10 +48,13 @@ type Status struct {
 	// the last shard with one, or since the run was resumed.
 	FailedShardsInARow int    `json:"failed_shards_in_a_row,omitempty"`
 	Tokens             Tokens `json:"tokens"`
-	// CostUSD is what the run has cost so far, with the machines' time of the shards that are
-	// held, and Cost are its lines.
+	// CostUSD is what the run has cost so far, with the tokens and the machines' time of the
+	// shards that are held, and Cost are its lines.
 	CostUSD float64     `json:"cost_usd"`
 	Cost    record.Cost `json:"cost"`
+	// Budgets are the run's budgets, with what is spent of them, also by shards that are held
+	// or wait for a larger allowance. Absent in a run without a budget.
+	Budgets []record.Budget `json:"budgets,omitempty"`
 	// Roles is the progress by role, the answer first. Items, Done and FailedByClass
 	// are those of the answer; Shards and Tokens those of all roles.
 	Roles []Role `json:"roles,omitempty"`
@@ -238,6 +241,7 @@ func Of(p Progress, now time.Time) Status {
 	}
 	s.setRoles(p)
 	s.setCost(p)
+	s.setBudgets(p)
 	s.setRollout(p)
 	s.setRates(w, st, now)
 	s.setTraining(p)

@@ -10,7 +10,9 @@ import (
 
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
+	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/record"
@@ -133,6 +135,30 @@ func TestStatusShowsFailedShardsInARowUnlessZero(t *testing.T) {
 		if got := strings.Contains(string(b), `"failed_shards_in_a_row":3,`); got != want {
 			t.Errorf("%d failed shards in a row: shown %v, want %v", streak, got, want)
 		}
+	}
+}
+
+// What is spent of budgets is that of done shards, of those that wait, and of those that are
+// held; of the dollars also the control plane.
+func TestStatusTellsWhatIsSpentOfBudgets(t *testing.T) {
+	t.Parallel()
+	p := statustest.Midway()
+	if got := status.Of(p, noon).Budgets; got != nil {
+		t.Errorf("a run without a budget has %+v", got)
+	}
+	p.Manifest.Config.Limits.Tokens, p.Manifest.Config.Limits.Dollars = 5000, 12.5
+	p.State.Counts = shard.Counts{OK: 1, PromptTokens: 1000, TokenNanoUSD: 2_000_000_000,
+		Machines: cost.Uses{"a/spot": cost.Use{Busy: 1_000_000}.At(1800)}}
+	p.State.ControlMicroUSD = 125_000
+	p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 900, Hi: 901}, Waits: true,
+		Spend: cost.Spend{Tokens: 30, MicroUSD: 250_000}}}
+	p.Workers = append(p.Workers, status.WorkerStatus{Worker: "w9", Alive: true, Holds: []health.HeldShard{
+		{Run: runA, Shard: 901, Tokens: 7, TokenNanoUSD: 1_000_000_000, Machine: cost.Use{Idle: 1_000_000}.At(3600)},
+		{Run: runB, Shard: 1, Tokens: 9, TokenNanoUSD: 1_000_000_000},
+	}})
+	want := []record.Budget{{Name: "tokens", Used: 1037, Limit: 5000}, {Name: "dollars", Used: 4.875, Limit: 12.5}}
+	if d := cmp.Diff(want, status.Of(p, noon).Budgets); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 

@@ -33,6 +33,8 @@ func TestUploadThatCannotRunBecomesARefusedRun(t *testing.T) {
 			config: "schema_version = 1\nsampling.stop = [" +
 				strings.Repeat(strconv.Quote(strings.Repeat("x", 100))+",", 4000) + "]"},
 		"an invalid name": {config: "schema_version = 1\nname = \"a\\u001b[2Jb\"\n", want: "name: has control characters"},
+		"dollars where nothing has a price": {config: "schema_version = 1\nlimits.dollars = 2.5\n",
+			want: "pool default has no price that it could count"},
 		"model without a pool": {config: "schema_version = 1\n[model]\nuri = \"other\"\n",
 			want: "no pool serves the model other"},
 		"several pools, no model": {want: "several pools",

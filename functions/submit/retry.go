@@ -19,6 +19,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/kind"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 )
 
@@ -61,6 +62,9 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	}
 	if err == nil {
 		m.Pool, err = kind.PoolOf(s.opts.Deployment, parent)
+	}
+	if err == nil {
+		err = prices.CheckBudget(s.opts.Deployment, m.Config.Limits, m.Pools())
 	}
 	switch fault.KindOf(err) {
 	case fault.Invalid, fault.Conflict, fault.NotFound:

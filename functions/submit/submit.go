@@ -43,6 +43,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/observe"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 )
 
@@ -336,8 +337,10 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if k.Executor == config.ExecutorInfer {
 		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
 	}
-	m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment)
-	return err
+	if m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment); err != nil {
+		return err
+	}
+	return prices.CheckBudget(s.opts.Deployment, m.Config.Limits, m.Pools())
 }
 
 // defaultPromptMaxTokens is the longest answer to a raw prompt without a limit.

@@ -170,6 +170,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 	defer cancel()
 	cfg, d := o.Deployment.Worker, o.Deployment
 	kind, price := prices.Machine(d, o.Pool, machine.Kind)
+	tokens := d.ForPool(o.Pool).Engine
 	machine.Kind = kind
 	skew := d.Health.SkewBudget.Std()
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
@@ -179,7 +180,8 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: load.sharedEngine(machine.Host), InFlight: load.inFlight(),
 		Timings: host.Timings(d.Health), CheckpointInterval: cfg.CheckpointInterval.Std(),
 		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine, Price: price,
-		Servers: load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
+		TokenPrices: cost.TokenPrices{Prompt: tokens.PromptPrice, Completion: tokens.CompletionPrice},
+		Servers:     load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
 	go func() {

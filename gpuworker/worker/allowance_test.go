@@ -43,7 +43,7 @@ func (e *payingExecutor) Run(ctx context.Context, s *worker.Shard) error {
 			defer slot.Release()
 			defer e.count(n, -1)
 			if e.lasts != nil && answerAfter(ctx, e.lasts(n)) != nil {
-				permit.Fail(0)
+				permit.Fail(0, 0)
 				return
 			}
 			permit.Settle(e.took, 0, true)
@@ -267,7 +267,7 @@ func (e *retryingExecutor) Run(ctx context.Context, s *worker.Shard) error {
 			if answerAfter(ctx, time.Duration(1+i)*time.Second/10) != nil {
 				return
 			}
-			permit.Fail(0)
+			permit.Fail(0, 0)
 			permit, ok := s.AcquirePermit(ctx, c)
 			if !ok || answerAfter(ctx, time.Second) != nil {
 				return

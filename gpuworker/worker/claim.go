@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"rollout/events"
@@ -118,10 +119,10 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 
 // needless returns the event to repeat for a shard that a message should not have
 // named: coordinate has not heard that the shard has spent the message's allowance, or
-// that an item of the users failed in a run that ends with that. It returns nil for
-// other shards.
+// that an item of the users failed in a run that ends with that; or the worker knows no price,
+// and the run has a budget in dollars. It returns nil for other shards.
 func (w *Worker) needless(ctx context.Context, d shard.Doc, of runInfo, msg events.Work) events.Payload {
-	spent := d.Counts.Tokens()
+	spent, allowed := d.Counts.Spend(), allowanceOf(msg)
 	switch {
 	case of.manifest.Config.Limits.FailFast && d.Counts.Failed > d.Counts.KeptFailed:
 		role, err := w.index.RoleOf(ctx, of.manifest, d.Shard)
@@ -129,9 +130,17 @@ func (w *Worker) needless(ctx context.Context, d shard.Doc, of runInfo, msg even
 			return nil
 		}
 		return events.ItemFailed{Run: string(d.Run), Shard: d.Shard}
-	case d.State == shard.Pending && msg.Allowance > 0 && spent >= msg.Allowance:
-		return events.ShardReleased{Run: string(d.Run), Shard: d.Shard, Worker: w.cfg.ID, Attempt: d.Attempt,
-			Allowance: msg.Allowance, Spent: spent}
+	case d.State == shard.Pending && spent.Reaches(allowed):
+		e := events.ShardReleased{Run: string(d.Run), Shard: d.Shard, Worker: w.cfg.ID, Attempt: d.Attempt,
+			Allowance: allowed.Tokens, Spent: spent.Tokens, AllowanceMicroUSD: allowed.MicroUSD}
+		if allowed.MicroUSD > 0 {
+			e.SpentMicroUSD = spent.MicroUSD
+		}
+		return e
+	case allowed.MicroUSD > 0 && !w.knowsPrices():
+		return events.ModelMissing{Run: string(d.Run), Shard: d.Shard, Reason: fmt.Sprintf("limits.dollars counts "+
+			"nothing on worker %s of pool %s: neither its machine nor its engine's tokens have a price; set price in "+
+			"[[pool]], or prompt_price and completion_price in [engine], then resume the run", w.cfg.ID, w.cfg.Pool)}
 	}
 	return nil
 }

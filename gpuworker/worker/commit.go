@@ -86,7 +86,11 @@ func (w *Worker) releaseAsSaved(ctx context.Context, h *heldShard) error {
 	w.Observe(ctx, observe.ShardReleased{Claim: w.claimInfo(h)})
 	e := events.ShardReleased{Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}
 	if h.stopped() == stopUsedUp {
-		e.Allowance, e.Spent = h.allowance, h.doc.Counts.Tokens()
+		spent := h.doc.Counts.Spend()
+		e.Allowance, e.Spent = h.allowance.Tokens, spent.Tokens
+		if h.allowance.MicroUSD > 0 {
+			e.AllowanceMicroUSD, e.SpentMicroUSD = h.allowance.MicroUSD, spent.MicroUSD
+		}
 	}
 	w.logUnsent(ctx, w.Send(ctx, host.CoordinateQueue, e))
 	return nil

@@ -53,13 +53,14 @@
 // gone. A pause of the run stops its shards in the same way, and the end of the
 // run seals them.
 //
-// # Token budget
+// # Budgets
 //
-// In a run with a token budget, a message says how many tokens its shard may spend in
-// all attempts. Requests begin as far as that reaches (see allowance). A shard that has
-// used it up is released; coordinate sends it again when the budget has more for it.
+// In a run with a budget in tokens or dollars, a message says how much of each its shard may
+// spend in all attempts. Requests begin as far as that reaches (see allowance). A shard that
+// has used it up is released; coordinate sends it again when the budget has more for it.
 // Heartbeats say what each shard has spent, so that the next holder can count what a
-// crashed one takes with it. A message whose allowance is spent claims nothing.
+// crashed one takes with it. A message whose allowance is spent claims nothing. A worker
+// that knows no price refuses shards of a run with a budget in dollars, and the run pauses.
 //
 // With limits.fail_fast, the first failed item stops the run's shards of this worker at
 // once, and the worker tells coordinate without waiting for the end of the shard.

@@ -167,7 +167,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 			held.Items, held.Rows, held.AnsweredAt = h.work.progress()
 			held.Training = h.work.trainingProgress()
 			held.Tokens = h.work.allowance.soFar()
-			held.Machine = h.work.machine.ofKind()
+			held.Machine, held.TokenNanoUSD = h.work.machine.ofKind(), h.work.money.tokens.Load()
 		}
 		b.Holds = append(b.Holds, held)
 		heldRuns[h.run] = true

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
@@ -29,9 +30,8 @@ type heldShard struct {
 	work    *Shard          // nil until loaded
 	earlier <-chan struct{} // closed when the run's shard claimed before has begun all items
 	begun   *latch          // opens when this one has, or will begin no more
-	// allowance is how many tokens the shard may spend in all its attempts; 0 without a
-	// token budget.
-	allowance int64
+	// allowance is what the shard may spend in all its attempts; zero without a budget.
+	allowance cost.Spend
 
 	// The document as this claim wrote it last. Only the goroutine that handles
 	// the message touches doc and rev.

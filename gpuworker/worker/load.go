@@ -80,8 +80,9 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	s.machine = w.machine.use(m.CreatedAt, counts.Machines)
+	s.money.begin(w.cfg.TokenPrices, &s.machine, counts.TokenNanoUSD)
 	s.restore(rows, counts)
-	w.allow(h, s, msg.Allowance)
+	w.allow(h, s, allowanceOf(msg))
 	if m.Config.Limits.FailFast {
 		s.onFailed = sync.OnceFunc(func() { w.itemFailed(ctx, h) })
 	}
@@ -110,7 +111,8 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 			w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
 				"run", h.run, "shard", h.shard, "error", err)
 			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.Tokens(),
-				WastedEstimated: h.doc.Counts.WastedEstimated, Machines: h.doc.Counts.Machines}
+				WastedEstimated: h.doc.Counts.WastedEstimated, Machines: h.doc.Counts.Machines,
+				TokenNanoUSD: h.doc.Counts.TokenNanoUSD}
 		} else if err != nil {
 			return nil, c, err
 		}
@@ -120,7 +122,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 			return nil, c, err
 		}
 		c.WastedTokens, c.WastedEstimated = h.doc.Counts.WastedTokens, h.doc.Counts.WastedEstimated
-		c.Machines = h.doc.Counts.Machines
+		c.Machines, c.TokenNanoUSD = h.doc.Counts.Machines, h.doc.Counts.TokenNanoUSD
 	}
 	for _, r := range rows {
 		if r.Item >= len(in.Lines) {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/ratelimit"
 )
 
@@ -98,12 +99,12 @@ func (s *Shard) tryPermit(c Cost) (Permit, bool) {
 
 // permit joins what the allowance reserves with the permit of the pool's limit. If ok is
 // false, the limit gave no permit, and the reservation ends.
-func (s *Shard) permit(limit limitPermit, c Cost, reserved int64, ok bool) (Permit, bool) {
+func (s *Shard) permit(limit limitPermit, c Cost, reserved cost.Spend, ok bool) (Permit, bool) {
 	if !ok {
 		s.allowance.end(reserved, 0)
 		return Permit{}, false
 	}
-	return Permit{limit, s.allowance, c, reserved}, true
+	return Permit{limit, s.allowance, &s.money, c, reserved}, true
 }
 
 // IsLimited reports whether the pool has a limit now or the shard an allowance, so that
@@ -122,13 +123,15 @@ func (p Slot) Release() {
 type Permit struct {
 	limit     limitPermit
 	allowance *allowance
+	money     *money
 	asked     Cost
-	reserved  int64 // tokens of the allowance
+	reserved  cost.Spend // of the allowance
 }
 
 // Settle says which tokens an answered request took. known is false if they are
 // estimates: under the pool's limit, the request counts as it was estimated before.
 func (p Permit) Settle(prompt, completion int64, known bool) {
+	p.money.ended(prompt, completion)
 	if p.allowance != nil {
 		p.allowance.estimate.learn(p.asked, prompt, completion)
 		p.allowance.end(p.reserved, prompt+completion)
@@ -144,7 +147,10 @@ func (p Permit) Report(r ratelimit.Report) { p.limit.Report(r) }
 
 // Fail says which tokens a request took that has no answer. Under the pool's limit, it
 // counts as it was estimated before.
-func (p Permit) Fail(tokens int64) { p.allowance.end(p.reserved, tokens) }
+func (p Permit) Fail(prompt, completion int64) {
+	p.money.ended(prompt, completion)
+	p.allowance.end(p.reserved, prompt+completion)
+}
 
 // Cancel takes the permit back: its request does not begin.
 func (p Permit) Cancel() {

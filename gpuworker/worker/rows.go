@@ -46,7 +46,7 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts) {
 	}
 	c = s.counts
 	c.ByClass, c.Finish = maps.Clone(c.ByClass), maps.Clone(c.Finish)
-	c.Machines = s.machine.uses()
+	c.Machines, c.TokenNanoUSD = s.machine.uses(), s.money.tokens.Load()
 	return rows, c
 }
 

@@ -32,8 +32,9 @@ type Shard struct {
 	part      share.Run // of the shard's run in its pool
 	slots     *slots
 	limiter   *limiter
-	allowance *allowance // nil in a run without a token budget
+	allowance *allowance // nil in a run without a budget
 	machine   machineUse
+	money     money
 	onFailed  func() // is called after an item failed; nil if that changes nothing
 	inFlight  inFlight
 	earlier   <-chan struct{} // closed when the run's shard claimed before has begun all items
@@ -334,9 +335,9 @@ func (s *Shard) unsaved() bool {
 	return s.open < s.openSaved
 }
 
-// withWaste returns the document with all wasted tokens and the machines' time, including
-// those since the last checkpoint and those of newer rows, which are given up. A nil shard, one
-// that was not loaded, has none to add.
+// withWaste returns the document with all wasted tokens, what all tokens cost, and the
+// machines' time: including those since the last checkpoint, and those of newer rows, which
+// are given up. A nil shard, one that was not loaded, has none to add.
 func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	if s == nil {
 		return d
@@ -345,6 +346,6 @@ func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	defer s.mu.Unlock()
 	d.Counts.WastedTokens += s.counts.Tokens() - d.Counts.Tokens()
 	d.Counts.WastedEstimated = s.counts.WastedEstimated
-	d.Counts.Machines = s.machine.uses()
+	d.Counts.Machines, d.Counts.TokenNanoUSD = s.machine.uses(), s.money.tokens.Load()
 	return d
 }

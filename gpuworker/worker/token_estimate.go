@@ -25,11 +25,17 @@ func newTokenEstimate() tokenEstimate {
 // tokens returns the tokens that the request counts as: its prompt, and the most that
 // its answer may have.
 func (e tokenEstimate) tokens(c Cost) int64 {
-	answer := float64(c.MaxTokens)
+	prompt, answer := e.parts(c)
+	return 1 + int64(math.Ceil(prompt+answer))
+}
+
+// parts returns the tokens of the prompt, and the most of the answer.
+func (e tokenEstimate) parts(c Cost) (prompt, answer float64) {
+	answer = float64(c.MaxTokens)
 	if c.MaxTokens == 0 {
 		answer = answerMargin * e.answer
 	}
-	return 1 + int64(math.Ceil(e.perByte*float64(c.PromptBytes)+answer))
+	return e.perByte * float64(c.PromptBytes), answer
 }
 
 // learn adds what a request took.

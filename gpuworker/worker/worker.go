@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/ratelimit"
@@ -39,6 +40,8 @@ type Config struct {
 	// Price is what the machine costs in an hour, in dollars. Its time is counted if
 	// Machine.Kind is known.
 	Price float64
+	// TokenPrices are what the tokens of the engine cost.
+	TokenPrices cost.TokenPrices
 	// LongPoll is how long a request for messages waits at the queue, and Gather
 	// how long outgoing acks and events wait for more to share their request.
 	// Set both where each queue request costs money; 0 elsewhere.

@@ -68,7 +68,7 @@ var Rules = []Rule{
 	{Packages: "shared/record", Imports: []string{"shared/..."}},
 	{Packages: "shared/rollout", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/result", Imports: []string{"shared/..."}},
-	{Packages: "shared/prices", Imports: []string{"shared/config", "shared/core/cost"}},
+	{Packages: "shared/prices", Imports: []string{"shared/config", "shared/core/cost", "shared/fault"}},
 	{Packages: "shared/retry", Imports: []string{"shared/..."}},
 	{Packages: "shared/shardtable", Imports: []string{"shared/..."}},
 	{Packages: "shared/snapshot/...", Imports: []string{"shared/..."}},

@@ -18,8 +18,9 @@ const (
 	maxTokens        = 1<<31 - 1
 	maxLogprobs      = 20
 	maxFailures      = 100
-	maxName          = 128  // bytes of a run's name
-	maxText          = 2048 // bytes of a URI, path or stop string
+	maxDollars       = 1_000_000_000 // of a run's budget
+	maxName          = 128           // bytes of a run's name
+	maxText          = 2048          // bytes of a URI, path or stop string
 )
 
 // Check returns the problems of a run that was built in code or changed by
@@ -90,6 +91,7 @@ func (r Run) checkTraining(c *checker, at string) {
 		{"dedupe", r.Dedupe != Dedupe{}},
 		{"grade", len(r.Grades) > 0},
 		{"limits.tokens", r.Limits.Tokens != 0},
+		{"limits.dollars", r.Limits.Dollars != 0},
 		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},
 		{"limits.failed_share", r.Limits.FailedShare != 0},
 	} {
@@ -153,6 +155,9 @@ func (l Limits) check(c *checker, at string) {
 	c.notNegative(at+".grace", l.Grace)
 	if l.Tokens < 0 {
 		c.add(at+".tokens", "must not be negative, is %d; 0 means no budget", l.Tokens)
+	}
+	if !(l.Dollars >= 0 && l.Dollars <= maxDollars) {
+		c.add(at+".dollars", "must be between 0 and %d dollars, is %v; 0 means no budget", maxDollars, l.Dollars)
 	}
 	c.integer(at+".failures", &l.Failures, 1, maxFailures, "")
 	if l.FailedShardsInARow < 0 {

@@ -144,6 +144,7 @@ items = 1
 deadline = "1h30m"
 grace = "0s"
 tokens = 5
+dollars = 12.5
 failures = 1
 fail_fast = true
 failed_shards_in_a_row = 3
@@ -164,7 +165,7 @@ failed_shards_in_a_row = 3
 			Logprobs:          ptr(0),
 		},
 		Input: Input{Dialect: "openai", MaxUnpacked: 10}, Shard: Shard{Items: 1},
-		Limits: Limits{Deadline: Duration(90 * time.Minute), Tokens: 5, Failures: 1, FailFast: true,
+		Limits: Limits{Deadline: Duration(90 * time.Minute), Tokens: 5, Dollars: 12.5, Failures: 1, FailFast: true,
 			FailedShardsInARow: 3}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

@@ -130,6 +130,9 @@ func (e Engine) Dollars(promptTokens, completionTokens float64) float64 {
 	return (promptTokens*e.PromptPrice + completionTokens*e.CompletionPrice) / 1e6
 }
 
+// HasPrices reports whether the engine's tokens have a price.
+func (e Engine) HasPrices() bool { return e.PromptPrice > 0 || e.CompletionPrice > 0 }
+
 // Servers returns the engine's base URLs, or its one name "tiny" or "mock". It is
 // empty if the config names no engine.
 func (e Engine) Servers() []string {

@@ -128,6 +128,8 @@ type Limits struct {
 	Deadline Duration `toml:"deadline" json:"deadline,omitempty"` // from submission; 0 disables it
 	Grace    Duration `toml:"grace" json:"grace,omitempty"`       // for requests in flight at pause and end
 	Tokens   int64    `toml:"tokens" json:"tokens,omitempty"`     // token budget; 0 disables it
+	// Dollars is a budget of what the run's bill counts, in US dollars; 0 disables it.
+	Dollars float64 `toml:"dollars" json:"dollars,omitempty"`
 	// Failures is the number of engine failures of one item after which the item
 	// fails. Default: 3.
 	Failures int  `toml:"failures" json:"failures,omitempty"`

@@ -171,7 +171,7 @@ func schemaRules() map[string]schemaRule {
 		"Input.max_unpacked": from(1), "Shard.items": between(1, MaxShardItems),
 		"Scheduling.priority": priority,
 		"Shard.order":         choice("", OrderInput, OrderPrefix), "Limits.deadline": zero,
-		"Limits.tokens": notNegative, "Limits.failures": between(1, maxFailures),
+		"Limits.tokens": notNegative, "Limits.dollars": between(0, maxDollars), "Limits.failures": between(1, maxFailures),
 		"Limits.failed_shards_in_a_row": notNegative,
 		"Limits.failed_share":           {min: new(float64), max: pointer(1), belowMax: true, zero: true},
 

@@ -10,7 +10,8 @@ import (
 func EventCounts(c shard.Counts) events.Counts {
 	out := events.Counts{OK: c.OK, Failed: c.Failed, ByClass: c.ByClass, PromptTokens: c.PromptTokens,
 		CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens, WastedEstimated: c.WastedEstimated,
-		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed}
+		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed,
+		TokenNanoUSD: c.TokenNanoUSD}
 	if len(c.Machines) > 0 {
 		out.Machines = make(map[string]events.MachineUse, len(c.Machines))
 	}
@@ -24,7 +25,8 @@ func EventCounts(c shard.Counts) events.Counts {
 func ShardCounts(c events.Counts) shard.Counts {
 	out := shard.Counts{OK: c.OK, Failed: c.Failed, ByClass: c.ByClass, PromptTokens: c.PromptTokens,
 		CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens, WastedEstimated: c.WastedEstimated,
-		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed}
+		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed,
+		TokenNanoUSD: c.TokenNanoUSD}
 	if len(c.Machines) > 0 {
 		out.Machines = make(cost.Uses, len(c.Machines))
 	}

@@ -6,6 +6,7 @@ package prices
 import (
 	"rollout/shared/config"
 	"rollout/shared/core/cost"
+	"rollout/shared/fault"
 )
 
 // Of returns the prices of a provider; none of an installation on one machine, or of a
@@ -39,4 +40,42 @@ func Machine(d config.Deployment, pool string, k cost.Kind) (cost.Kind, float64)
 		return k, p.Price
 	}
 	return k, Of(d.Cloud.Provider).Hour(k)
+}
+
+// CheckBudget refuses a budget in dollars where it would count nothing: neither the machines of
+// one of the pools nor the tokens of its engine have a price. It is Invalid.
+func CheckBudget(d config.Deployment, l config.Limits, pools []string) error {
+	if l.Dollars <= 0 {
+		return nil
+	}
+	for _, pool := range pools {
+		missing := withoutPrice(d, pool)
+		if missing == "" {
+			continue
+		}
+		return &fault.Error{Kind: fault.Invalid, Op: "set limits.dollars",
+			Err: fault.New(fault.Invalid, "pool %s has no price that it could count: %s", pool, missing),
+			Remedy: "set price of [[pool]], the dollars of an hour of a machine, or prompt_price and completion_price of " +
+				"[engine], the dollars of a million tokens; or bound the run by limits.tokens"}
+	}
+	return nil
+}
+
+// withoutPrice says what of a pool has no price; "" if enough is known to count what its
+// requests cost.
+func withoutPrice(d config.Deployment, name string) string {
+	pool := d.Pool(name)
+	switch {
+	case pool.Price > 0, d.ForPool(name).Engine.HasPrices(), pool.Machines == config.MachinesCloudRun:
+		return ""
+	case d.Cloud.Provider == "":
+		return "its machines are your own, and its engine names no price of tokens"
+	}
+	list := Of(d.Cloud.Provider)
+	for _, machine := range d.InstanceTypesOf(name) {
+		if list.Machines[machine] <= 0 {
+			return "no list price of " + machine + " is known"
+		}
+	}
+	return ""
 }

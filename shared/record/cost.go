@@ -30,6 +30,24 @@ type Cost struct {
 	Prices string `json:"prices,omitempty"`
 }
 
+// Budget is how much of one of a run's budgets is spent.
+type Budget struct {
+	Name  string  `json:"name"` // its key under [limits]: "tokens" or "dollars"
+	Used  float64 `json:"used"`
+	Limit float64 `json:"limit"`
+}
+
+// Budgets returns the budgets that the limits set, of which so much is spent; nil for none.
+func Budgets(l config.Limits, tokens int64, dollars float64) (out []Budget) {
+	if l.Tokens > 0 {
+		out = append(out, Budget{"tokens", float64(tokens), float64(l.Tokens)})
+	}
+	if l.Dollars > 0 {
+		out = append(out, Budget{"dollars", dollars, l.Dollars})
+	}
+	return out
+}
+
 // MachineCost is what machines of one kind cost a run.
 type MachineCost struct {
 	Type      string   `json:"type"`
@@ -74,10 +92,14 @@ func ratio(x, by float64) *float64 {
 	return &x
 }
 
-// TokenDollars returns what the tokens of a run's answers cost at the prices of the engines
-// that gave them. roles are its counts by role, or nothing in a run of one role; then c has
-// the tokens. Wasted tokens are not in it.
+// TokenDollars returns what the tokens of a run cost: as the workers counted it when they were
+// used, those included that led to no row. If they counted nothing, it is what the tokens of the
+// answers cost at the prices of the engines that gave them; then roles are the counts by role,
+// or nothing in a run of one role, where c has the tokens.
 func (m Manifest) TokenDollars(d config.Deployment, c shard.Counts, roles []RoleCounts) (all float64) {
+	if c.TokenNanoUSD > 0 {
+		return float64(c.TokenNanoUSD) / 1e9
+	}
 	if len(roles) == 0 {
 		roles = []RoleCounts{{Pool: m.Pool, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens}}
 	}

@@ -28,6 +28,7 @@ type Summary struct {
 	WastedEstimated  int64          `json:"wasted_estimated,omitempty"` // of the wasted tokens
 	CostUSD          float64        `json:"cost_usd"`                   // the sum of the lines of Cost
 	Cost             Cost           `json:"cost"`
+	Budgets          []Budget       `json:"budgets,omitempty"` // of the run, with what it spent of them
 	Model            string         `json:"model"`
 	Workers          []string       `json:"workers"`
 	CreatedAt        time.Time      `json:"created_at"`

@@ -13,6 +13,7 @@ import (
 	"rollout/shared/core/scaling"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/prices"
 	"rollout/shared/queue"
 )
 
@@ -27,6 +28,7 @@ func main() {
 			Grace:       s.Deployment.Defaults.Limits.Grace.Std(),
 			Hooks:       coordinate.Hooks{OnSent: sent},
 			Shared:      true,
+			Prices:      prices.Of(s.Deployment.Cloud.Provider),
 			Pools:       append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
 			StepContext: lambda.ContinueChain,
 		})

@@ -52,7 +52,7 @@ func (t *execution) compare(ctx context.Context, r blame.Request, server string)
 	}
 	if err != nil {
 		permit.Report(engine.RateLimitOf(err))
-		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
+		permit.Fail(spent.PromptTokens, spent.CompletionTokens)
 	}
 	t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)
 }

@@ -57,7 +57,7 @@ func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool)
 	m := &t.shard.Manifest
 	made := t.settings.AppendRequest(&sc.Buffers, a.item, t.model, m.Config.Sampling, m.PromptMaxTokens, a.id, decode)
 	r := engine.Request{Endpoint: engine.Endpoint(made.Endpoint), Path: made.Path, Body: made.Body, Exclusive: exclusive,
-		Options: t.options, CountTokens: m.Config.Limits.Tokens > 0, Model: t.model.URI,
+		Options: t.options, CountTokens: m.Config.Limits.Tokens > 0 || m.Config.Limits.Dollars > 0, Model: t.model.URI,
 		MaxTokens: t.settings.MaxTokens(t.longest(a.item)), FitMaxTokens: made.FitMaxTokens}
 	r.Streamed = r.MaxTokens > maxWholeShaped && engine.SetsShape(r.Body)
 	return r

@@ -54,7 +54,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		spent := engine.UsageOf(err)
 		t.shard.AddWastedTokens(spent.PromptTokens+spent.CompletionTokens, spent.Unknown)
 		permit.Report(engine.RateLimitOf(err))
-		permit.Fail(spent.PromptTokens + spent.CompletionTokens)
+		permit.Fail(spent.PromptTokens, spent.CompletionTokens)
 		wait, fatal := t.attribute(ctx, a, i, adm.Request, err)
 		if fatal != nil {
 			return dialect.Answer{}, fatal

@@ -15,6 +15,7 @@ import (
 	"rollout/shared/embedded/bucket"
 	"rollout/shared/input"
 	"rollout/shared/kind"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
 )
@@ -71,6 +72,9 @@ func CheckRollout(
 		return r, err
 	}
 	if m.Roles, err = k.ResolveRoles(m.Config, d); err != nil {
+		return r, err
+	}
+	if err := prices.CheckBudget(d, c.Limits, m.Pools()); err != nil {
 		return r, err
 	}
 	first := filepath.Join(folder, "first.jsonl")

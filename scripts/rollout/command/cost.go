@@ -5,7 +5,23 @@ import (
 	"strings"
 
 	"rollout/functions/status"
+	"rollout/shared/figures"
+	"rollout/shared/record"
 )
+
+// formatBudgets formats what a run has spent of its budgets. Example: "$3.10 of $12.50; 1,000
+// of 5,000 tokens".
+func formatBudgets(budgets []record.Budget) string {
+	var parts []string
+	for _, b := range budgets {
+		if b.Name == "dollars" {
+			parts = append(parts, formatDollars(b.Used)+" of "+formatDollars(b.Limit))
+			continue
+		}
+		parts = append(parts, figures.Count(int64(b.Used))+" of "+figures.Of(int64(b.Limit), "token"))
+	}
+	return strings.Join(parts, "; ")
+}
 
 // formatCost formats what a run has cost, with the lines that are not 0; "" if nothing is
 // known. Example: "$1.31: machines $1.20, boot $0.11".

@@ -15,6 +15,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
+	"rollout/shared/record"
 )
 
 const dryRunUsage = "only check the config, every line and the servers' models, and show three requests; exit with 1 " +
@@ -42,13 +43,14 @@ func (d dryRun) prompts(ctx context.Context) error {
 		err = d.print(struct {
 			batch.Report
 			serverCheck
-		}{report, d.servers})
+			Budgets []record.Budget `json:"budgets,omitempty"`
+		}{report, d.servers, record.Budgets(d.run.Limits, 0, 0)})
 	} else {
 		line := fmt.Sprintf("dry-run OK: model=%s inputs=%d%s", report.Model, report.Items, d.what)
 		if report.Bad > 0 {
 			line = fmt.Sprintf("dry-run: model=%s inputs=%d bad=%d%s", report.Model, report.Items, report.Bad, d.what)
 		}
-		err = d.write(d.servers.text()+reportText(report), line)
+		err = d.write(d.servers.text()+budgetText(d.run)+reportText(report), line)
 	}
 	return errors.Join(err, d.badLines(report.Bad, report.Items), d.servers.failure())
 }
@@ -79,6 +81,14 @@ func (d dryRun) write(details, line string) error {
 		_, err = fmt.Fprintln(d.Out, line)
 	}
 	return err
+}
+
+// budgetText says what the run may spend; "" without a budget.
+func budgetText(run config.Run) string {
+	if text := formatBudgets(record.Budgets(run.Limits, 0, 0)); text != "" {
+		return fmt.Sprintf("%-12s%s\n", "budget", text)
+	}
+	return ""
 }
 
 // reportText formats what Check found, for people.

@@ -21,19 +21,33 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/installation"
 	"rollout/shared/kind"
+	"rollout/shared/prices"
+	"rollout/shared/record"
 )
 
-// checkGraders checks the graders of a run as submitting it does, and that pools serve the models of its judges.
+// checkGraders checks the graders and the budget of a run as submitting it does, and that pools serve the models of its
+// judges.
 // Without pools in the config, `up` makes them of what its engine serves.
 func checkGraders(d config.Deployment, run config.Run) error {
-	if err := submit.CheckGraders(d, run.Grades); err != nil || len(d.InferPools()) == 0 {
+	if err := submit.CheckGraders(d, run.Grades); err != nil {
 		return err
 	}
-	k, err := kind.Table{}.Of(run.Kind)
-	if err == nil {
-		_, err = k.ResolveRoles(run, d)
+	if len(d.InferPools()) == 0 {
+		return prices.CheckBudget(d, run.Limits, []string{config.DefaultPool})
 	}
-	return err
+	k, err := kind.Table{}.Of(run.Kind)
+	if err != nil {
+		return err
+	}
+	pool, _, err := kind.Serving(d, run.Model)
+	if err != nil {
+		return err
+	}
+	m := record.Manifest{Pool: pool.Name}
+	if m.Roles, err = k.ResolveRoles(run, d); err != nil {
+		return err
+	}
+	return prices.CheckBudget(d, run.Limits, m.Pools())
 }
 
 // inFolder calls check with a temporary folder.

@@ -89,7 +89,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := checkGraders(config.Deployment{Graders: cfg.Graders}, d.run); err != nil {
+		if err := checkGraders(config.Deployment{Graders: cfg.Graders, Engine: cfg.Engine}, d.run); err != nil {
 			return err
 		}
 		d.servers, err = e.serversOf(c.Context(), config.Deployment{Engine: cfg.Engine}, d.run, cfg.Secrets(), log)

@@ -314,6 +314,9 @@ func (s screen) details(r status.Status) string {
 	if text := formatCost(r); text != "" {
 		line("cost", "%s", text)
 	}
+	if text := formatBudgets(r.Budgets); text != "" {
+		line("budget", "%s", text)
+	}
 	rate := progress.FormatRate(p.Rate)
 	if t := progress.FormatTokenRate(r.TokenRate); t != "" && !s.silent(r) {
 		rate += ", " + t

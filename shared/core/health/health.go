@@ -57,6 +57,9 @@ type HeldShard struct {
 	// Machine is the time of machines of the worker's kind that the shard has taken in all
 	// its attempts; zero where machines have no price.
 	Machine cost.Use `json:"machine,omitzero"`
+	// TokenNanoUSD is what the tokens of all its attempts cost, in billionths of a dollar; 0
+	// where they have no price.
+	TokenNanoUSD int64 `json:"token_nano_usd,omitempty"`
 	// Training is the progress of the shard's training; nil for other shards and
 	// before its first step.
 	Training *Training `json:"training,omitempty"`
@@ -154,7 +157,7 @@ func (b Heartbeat) HoldsClaim(run identity.RunID, n int, attempt uint64) bool {
 func (b Heartbeat) Spent(run identity.RunID, n int, attempt uint64) shard.Spent {
 	for _, h := range b.Holds {
 		if h.Run == run && h.Shard == n && h.Attempt == attempt {
-			return shard.Spent{Tokens: h.Tokens, Kind: b.Kind, Machine: h.Machine}
+			return shard.Spent{Tokens: h.Tokens, Kind: b.Kind, Machine: h.Machine, TokenNanoUSD: h.TokenNanoUSD}
 		}
 	}
 	return shard.Spent{}

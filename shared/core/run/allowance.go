@@ -6,10 +6,12 @@ import (
 	"slices"
 	"sort"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 )
 
-// Allowance is how many tokens each shard of a range may spend in all its attempts.
+// Allowance is how much each shard of a range may spend in all its attempts, of each
+// budget that the run has.
 // A shard that has used up its allowance is handed back and waits for a larger one:
 //
 //	planned ──send──▶ spends ──────────────done──────────────▶ (no allowance; what is left is free)
@@ -21,12 +23,12 @@ import (
 // late pays for nothing that a newer one does not.
 type Allowance struct {
 	interval.Range
-	Tokens int64
-	// Waits says that each shard of the range has spent Tokens and is not in flight.
+	cost.Spend
+	// Waits says that each shard of the range has spent that and is not in flight.
 	Waits bool
 }
 
-// Allowances are those of all open shards of a run with a token budget, disjoint and
+// Allowances are those of all open shards of a run with a budget, disjoint and
 // in order. The methods change them in place. Other runs have none.
 type Allowances []Allowance
 
@@ -50,12 +52,12 @@ func (as Allowances) Waiting() (shards []int) {
 }
 
 // total returns what all shards may spend, and of that what waiting shards have spent.
-func (as Allowances) total() (all, waiting int64) {
+func (as Allowances) total() (all, waiting cost.Spend) {
 	for _, a := range as {
-		tokens := int64(a.Len()) * a.Tokens
-		all += tokens
+		of := a.Times(a.Len())
+		all = all.Plus(of)
 		if a.Waits {
-			waiting += tokens
+			waiting = waiting.Plus(of)
 		}
 	}
 	return all, waiting
@@ -99,20 +101,27 @@ func (as *Allowances) join(i int) {
 		return
 	}
 	a, b := (*as)[i], (*as)[i+1]
-	if a.Hi == b.Lo && a.Tokens == b.Tokens && a.Waits == b.Waits {
+	if a.Hi == b.Lo && a.Spend == b.Spend && a.Waits == b.Waits {
 		(*as)[i].Hi = b.Hi
 		*as = slices.Delete(*as, i+1, i+2)
 	}
 }
 
 // MarshalJSON writes [[first shard,shards,tokens],…]. Shards that wait have a fourth
-// number, 1.
+// number, 1, and those of a run with a budget in dollars a fifth one, millionths of a
+// dollar; then the fourth number of others is 0.
 func (as Allowances) MarshalJSON() ([]byte, error) {
 	rows := make([][]int64, len(as))
 	for i, a := range as {
 		rows[i] = []int64{int64(a.Lo), int64(a.Len()), a.Tokens}
-		if a.Waits {
+		switch {
+		case a.Waits:
 			rows[i] = append(rows[i], 1)
+		case a.MicroUSD > 0:
+			rows[i] = append(rows[i], 0)
+		}
+		if a.MicroUSD > 0 {
+			rows[i] = append(rows[i], a.MicroUSD)
 		}
 	}
 	return json.Marshal(rows)
@@ -126,14 +135,19 @@ func (as *Allowances) UnmarshalJSON(b []byte) error {
 	}
 	var out Allowances
 	for _, row := range rows {
-		if len(row) < 3 || row[0] < 0 || row[1] <= 0 || row[2] < 0 {
-			return fmt.Errorf("allowances: %v is not a range of shards with tokens", row)
+		if len(row) < 3 || row[0] < 0 || row[1] <= 0 || row[2] < 0 || len(row) > 4 && row[4] < 0 {
+			return fmt.Errorf("allowances: %v is not a range of shards with tokens and money", row)
 		}
 		lo := int(row[0])
 		if n := len(out); n > 0 && out[n-1].Hi > lo {
 			return fmt.Errorf("allowances: shard %d has two", lo)
 		}
-		out = append(out, Allowance{interval.Range{Lo: lo, Hi: lo + int(row[1])}, row[2], len(row) > 3})
+		a := Allowance{Range: interval.Range{Lo: lo, Hi: lo + int(row[1])}, Spend: cost.Spend{Tokens: row[2]},
+			Waits: len(row) > 3 && row[3] != 0}
+		if len(row) > 4 {
+			a.MicroUSD = row[4]
+		}
+		out = append(out, a)
 	}
 	*as = out
 	return nil

@@ -9,12 +9,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 )
 
-// spenders is a small model of a run with a token budget: holders ask the items of
+// spenders is a small model of a run with a budget in tokens, in dollars or both: holders ask the items of
 // their shards one after the other, as long as their message's allowance is not used
 // up. Messages and reports are lost, repeated and reordered, and holders crash.
 type spenders struct {
@@ -23,49 +24,57 @@ type spenders struct {
 	world  Observed
 	rules  Rules
 	now    time.Time
-	items  [][]int64 // costs, by shard
+	items  [][]cost.Spend // costs, by shard
 	shards map[int]*spender
 	work   []paidMessage
 	news   []Event
 	faults bool
 	// asked is what all items that were asked took, lost the part of it that no
 	// document knows because a holder crashed.
-	asked, lost int64
-	largest     int64 // cost of one item
-	widest      int   // shards in flight at once
+	asked, lost cost.Spend
+	largest     cost.Spend // cost of one item
+	widest      int        // shards in flight at once
 	handBacks   int
 	attributes  func(n int) schedule.Attributes
 }
 
 // spender is a shard's document and its holder.
 type spender struct {
-	answered int   // items in the checkpoint
-	spent    int64 // in the document
+	answered int        // items in the checkpoint
+	spent    cost.Spend // in the document
 	done     bool
 	holder   *paidMessage // the claim's; nil without a holder
 	ahead    int          // items that the holder has answered since the checkpoint
-	cost     int64        // of those
+	cost     cost.Spend   // of those
 }
 
 type paidMessage struct {
 	n         int
-	allowance int64
+	allowance cost.Spend
 }
 
 func newSpenders(t *rapid.T) *spenders {
 	w := &spenders{t: t, state: New(testRun), now: epoch, shards: map[int]*spender{}, faults: true,
 		attributes: drawAttributes(t)}
 	costs := rapid.SliceOfN(rapid.Int64Range(1, 100), 1, 5).Draw(t, "costs")
+	dear := rapid.SampledFrom([]int64{1, 7, 100_000}).Draw(t, "dear")
 	shards, items := rapid.IntRange(1, 60).Draw(t, "shards"), rapid.IntRange(1, 12).Draw(t, "items")
 	for n := range shards {
-		var of []int64
+		var of []cost.Spend
 		for i := range items {
-			of = append(of, costs[(n*31+i*7)%len(costs)])
+			c := cost.Spend{Tokens: costs[(n*31+i*7)%len(costs)], MicroUSD: dear * costs[(n*5+i*3)%len(costs)]}
+			of, w.largest = append(of, c), w.largest.AtLeast(c)
 		}
-		w.items, w.largest = append(w.items, of), max(w.largest, slices.Max(of))
+		w.items = append(w.items, of)
 	}
-	w.rules = Rules{Tokens: rapid.Int64Range(1, 6000).Draw(t, "budget"), Grace: time.Second,
-		Constraints: drawConstraints(t)}
+	w.rules = Rules{Grace: time.Second, Constraints: drawConstraints(t)}
+	has := rapid.SampledFrom([]string{"tokens", "dollars", "both"}).Draw(t, "budgets")
+	if has != "dollars" {
+		w.rules.Budget.Tokens = rapid.Int64Range(1, 6000).Draw(t, "budget")
+	}
+	if has != "tokens" {
+		w.rules.Budget.MicroUSD = dear * rapid.Int64Range(1, 6000).Draw(t, "dollars")
+	}
 	w.world = Observed{Shards: shards, Items: uint64(shards * items), Complete: true, Pool: 64,
 		Workers: rapid.IntRange(0, 20).Draw(t, "workers")}
 	return w
@@ -80,7 +89,8 @@ func (w *spenders) of(n int) *spender {
 
 func (w *spenders) counts(n int) shard.Counts {
 	s := w.of(n)
-	return shard.Counts{OK: s.answered, Failed: len(w.items[n]) - s.answered, PromptTokens: s.spent}
+	return shard.Counts{OK: s.answered, Failed: len(w.items[n]) - s.answered, PromptTokens: s.spent.Tokens,
+		TokenNanoUSD: 1000 * s.spent.MicroUSD}
 }
 
 // step performs one step of the coordinator.
@@ -126,14 +136,14 @@ func (w *spenders) receive(m paidMessage) {
 	case s.done:
 		w.news = append(w.news, Event{Kind: ShardDone, Shard: m.n, Counts: w.counts(m.n)})
 	case w.world.DesiredEnd != "", s.holder != nil:
-	case s.spent >= m.allowance:
+	case s.spent.Reaches(m.allowance):
 		w.usedUp(m.n, m.allowance)
 	default:
 		s.holder = &m
 	}
 }
 
-func (w *spenders) usedUp(n int, allowance int64) {
+func (w *spenders) usedUp(n int, allowance cost.Spend) {
 	w.handBacks++
 	w.news = append(w.news, Event{Kind: ShardUsedUp, Shard: n, Allowance: allowance, Spent: w.of(n).spent})
 }
@@ -149,22 +159,21 @@ func (w *spenders) ask(n int) {
 		w.news = append(w.news, Event{Kind: ShardDone, Shard: n, Counts: w.counts(n)})
 	case w.world.DesiredEnd != "":
 		w.release(n)
-	case s.spent+s.cost >= s.holder.allowance:
+	case s.spent.Plus(s.cost).Reaches(s.holder.allowance):
 		allowance := s.holder.allowance
 		w.save(s)
 		s.holder = nil
 		w.usedUp(n, allowance)
 	default:
 		c := w.items[n][s.answered+s.ahead]
-		w.asked += c
-		s.cost += c
+		w.asked, s.cost = w.asked.Plus(c), s.cost.Plus(c)
 		s.ahead++
 	}
 }
 
 func (w *spenders) save(s *spender) {
-	s.answered, s.spent = s.answered+s.ahead, s.spent+s.cost
-	s.ahead, s.cost = 0, 0
+	s.answered, s.spent = s.answered+s.ahead, s.spent.Plus(s.cost)
+	s.ahead, s.cost = 0, cost.Spend{}
 }
 
 func (w *spenders) release(n int) {
@@ -176,8 +185,8 @@ func (w *spenders) release(n int) {
 // crash ends the shard's holder without a checkpoint.
 func (w *spenders) crash(n int) {
 	s := w.of(n)
-	w.lost += s.cost
-	s.holder, s.ahead, s.cost = nil, 0, 0
+	w.lost = w.lost.Plus(s.cost)
+	s.holder, s.ahead, s.cost = nil, 0, cost.Spend{}
 }
 
 // reclaim reports the shards in flight that no worker holds.
@@ -265,13 +274,14 @@ func TestBudgetIsKeptUnderFaults(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			w.step()
 		}
-		over := w.asked - w.lost - w.rules.Tokens
-		if over > int64(w.widest)*w.largest {
-			t.Fatalf("%d of %d tokens are asked, %d are lost; at most %d shards were in flight, an item costs at most %d",
-				w.asked, w.rules.Tokens, w.lost, w.widest, w.largest)
+		most := w.rules.Budget.Plus(w.lost).Plus(w.largest.Times(w.widest))
+		if over := w.asked.AtLeast(most); w.rules.Budget.Tokens > 0 && over.Tokens > most.Tokens ||
+			w.rules.Budget.MicroUSD > 0 && over.MicroUSD > most.MicroUSD {
+			t.Fatalf("%+v of %+v are asked, %+v are lost; at most %d shards were in flight, an item costs at most %+v",
+				w.asked, w.rules.Budget, w.lost, w.widest, w.largest)
 		}
-		if w.state.Reason == ReasonBudget && w.asked < w.rules.Tokens {
-			t.Fatalf("the budget of %d is used up when %d are asked", w.rules.Tokens, w.asked)
+		if w.state.Reason == ReasonBudget && !w.asked.Reaches(w.rules.Budget) {
+			t.Fatalf("the budget of %+v is used up when %+v are asked", w.rules.Budget, w.asked)
 		}
 		if w.state.Reason == ReasonDone && w.state.Counts.Failed > 0 {
 			t.Fatalf("the run is done, and %d items are not asked", w.state.Counts.Failed)
@@ -289,13 +299,18 @@ func TestShardIsHandedBackSeldom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newSpenders(t)
 		w.faults = false
-		var all int64
+		var all cost.Spend
 		for _, of := range w.items {
 			for _, c := range of {
-				all += c
+				all = all.Plus(c)
 			}
 		}
-		w.rules.Tokens = all + rapid.Int64Range(1, 2*all).Draw(t, "more")
+		if w.rules.Budget.Tokens > 0 {
+			w.rules.Budget.Tokens = all.Tokens + rapid.Int64Range(1, 2*all.Tokens).Draw(t, "more")
+		}
+		if w.rules.Budget.MicroUSD > 0 {
+			w.rules.Budget.MicroUSD = all.MicroUSD + rapid.Int64Range(1, 2*all.MicroUSD).Draw(t, "more dollars")
+		}
 		for rounds := 0; w.state.Phase != Finalizing && rounds < 5000; rounds++ {
 			for _, m := range w.work {
 				w.receive(m)
@@ -321,7 +336,7 @@ func TestStateStaysSmallWithAllowances(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s, w := New(testRun), Observed{Shards: 9_000_000, Items: 9_000_000, Complete: true, Pool: 1000, Workers: 300}
 	s.NextShard, s.Done.Set = 5_000_000, interval.Of(interval.Range{Lo: 0, Hi: 5_000_000})
-	s.Counts.PromptTokens = 5_000_000_000
+	s.Counts.PromptTokens, s.Counts.TokenNanoUSD = 5_000_000_000, 5_000_000_000_000_000
 	now, highest, widest := epoch, 0, 0
 	for range 400 {
 		var events []Event
@@ -330,18 +345,18 @@ func TestStateStaysSmallWithAllowances(t *testing.T) {
 				a, _ := s.Allowances.Of(n)
 				switch rng.IntN(6) {
 				case 0, 1:
-					events = append(events, Event{Kind: ShardUsedUp, Shard: n, Allowance: a.Tokens,
-						Spent: a.Tokens + rng.Int64N(1000)})
+					events = append(events, Event{Kind: ShardUsedUp, Shard: n, Allowance: a.Spend,
+						Spent: a.Plus(cost.Spend{Tokens: rng.Int64N(1000), MicroUSD: rng.Int64N(1e6)})})
 				case 2:
 					events = append(events, Event{Kind: ShardDone, Shard: n,
-						Counts: shard.Counts{OK: 1, PromptTokens: rng.Int64N(2000)}})
+						Counts: shard.Counts{OK: 1, PromptTokens: rng.Int64N(2000), TokenNanoUSD: rng.Int64N(2e9)}})
 				case 3:
 					events = append(events, Event{Kind: ShardReleased, Shard: n})
 				}
 			}
 		}
 		now = now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
-		s, _ = Step(s, w, Rules{Tokens: 1 << 50}, events, now)
+		s, _ = Step(s, w, Rules{Budget: cost.Spend{Tokens: 1 << 50, MicroUSD: 1 << 50}}, events, now)
 		b, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 )
@@ -20,8 +22,8 @@ func TestBudgetPaysForWhatIsSent(t *testing.T) {
 		shards, workers := rapid.IntRange(1, 400).Draw(t, "shards"), rapid.IntRange(0, 20).Draw(t, "workers")
 		budget := int64(rapid.IntRange(1, 20_000).Draw(t, "budget"))
 		costs := rapid.SliceOfN(rapid.SampledFrom([]int64{1, 10, 100, 1000}), 1, 4).Draw(t, "costs")
-		cost := func(n int) int64 { return costs[n*7919%len(costs)] }
-		rules := Rules{Tokens: budget, Constraints: drawConstraints(t)}
+		costOf := func(n int) int64 { return costs[n*7919%len(costs)] }
+		rules := Rules{Budget: cost.Spend{Tokens: budget}, Constraints: drawConstraints(t)}
 		world := Observed{Shards: shards, Items: uint64(shards), Complete: true, Workers: workers, Pool: 64 * workers}
 		attributes := drawAttributes(t)
 		s, now := New(testRun), epoch
@@ -39,12 +41,12 @@ func TestBudgetPaysForWhatIsSent(t *testing.T) {
 			if flying > max(1, workers, int(done)) {
 				t.Fatalf("%d shards are in flight, with %d workers and %d shards done", flying, workers, done)
 			}
-			events = drawAnswers(t, s, cost)
+			events = drawAnswers(t, s, costOf)
 		}
 		var sent int64
 		for n := range shards {
 			if s.WasSent(n) {
-				sent += cost(n)
+				sent += costOf(n)
 			}
 		}
 		if len(costs) == 1 && sent > budget+int64(max(1, workers))*costs[0] {
@@ -57,7 +59,7 @@ func TestBudgetPaysForWhatIsSent(t *testing.T) {
 }
 
 // drawAnswers returns events by which at least one shard in flight is done.
-func drawAnswers(t *rapid.T, s State, cost func(n int) int64) (events []Event) {
+func drawAnswers(t *rapid.T, s State, costOf func(n int) int64) (events []Event) {
 	var flying []int
 	for _, c := range s.InFlight.Chunks {
 		for n := c.Lo; n < c.Hi; n++ {
@@ -70,7 +72,7 @@ func drawAnswers(t *rapid.T, s State, cost func(n int) int64) (events []Event) {
 	first := rapid.IntRange(0, len(flying)-1).Draw(t, "first")
 	for i := range rapid.IntRange(1, len(flying)).Draw(t, "answers") {
 		n := flying[(first+i)%len(flying)]
-		events = append(events, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 1, PromptTokens: cost(n)}})
+		events = append(events, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 1, PromptTokens: costOf(n)}})
 	}
 	return events
 }
@@ -79,7 +81,7 @@ func drawAnswers(t *rapid.T, s State, cost func(n int) int64) (events []Event) {
 // shards fit into it, and 50 into the budget.
 func TestShardsOfOneItemKeepToTheBudget(t *testing.T) {
 	t.Parallel()
-	s, rules := New(testRun), Rules{Tokens: 5000}
+	s, rules := New(testRun), Rules{Budget: cost.Spend{Tokens: 5000}}
 	world := Observed{Shards: 256, Items: 256, Complete: true, Workers: 4, Pool: 1024}
 	var events []Event
 	for s.Reason == "" {
@@ -96,5 +98,38 @@ func TestShardsOfOneItemKeepToTheBudget(t *testing.T) {
 	s, _ = Step(New(testRun), world, Rules{}, nil, epoch)
 	if want := schedule.Window(world.Pool, 0, 0); s.Sent() != min(want, 256) {
 		t.Errorf("without a budget %d shards are sent, want %d", s.Sent(), min(want, 256))
+	}
+}
+
+// TestDollarsCountTheControlPlane sends shards until a budget is used up of which the requests
+// of the control plane take a part.
+func TestDollarsCountTheControlPlane(t *testing.T) {
+	t.Parallel()
+	list := cost.Prices{Positions: []cost.Position{
+		{Name: "puts", Price: 1e-6, Run: 500, Shard: 10},
+		{Name: "calls", Function: true, Price: 1e-6, Shard: 5, MachineHour: 7200},
+	}}
+	const second = 1_000_000
+	use := cost.Uses{"a/spot": cost.Use{Busy: second}.At(3.6)}
+	rules := Rules{Budget: cost.Spend{MicroUSD: 50_000}, Prices: list}
+	world := Observed{Shards: 256, Items: 256, Complete: true, Workers: 4, Pool: 1024}
+	s, events := New(testRun), []Event(nil)
+	for s.Reason == "" {
+		s, _ = Step(s, world, rules, events, epoch)
+		functions, storage := list.ControlPlane(s.Sent(), s.Counts.Machines.Sum().Micros())
+		if want := int64(math.Ceil(1e6 * (functions + storage))); s.ControlMicroUSD != want {
+			t.Fatalf("the control plane costs %d millionths of a dollar, want %d", s.ControlMicroUSD, want)
+		}
+		events = nil
+		for _, c := range s.InFlight.Chunks {
+			events = append(events, Event{Kind: ShardDone, Shard: c.Lo, Counts: shard.Counts{OK: 1, Machines: use}})
+		}
+	}
+	// A shard takes $0.001 of a machine and 17 millionths of the control plane.
+	if got := s.Spent(); s.Reason != ReasonBudget || got.MicroUSD < 50_000 || got.MicroUSD > 51_100 || s.Sent() != 49 {
+		t.Errorf("the run ends as %s with %+v spent, after %d shards", s.Reason, got, s.Sent())
+	}
+	if want := "the budget of $0.05 is used up (limits.dollars): $0.05 are spent"; s.Message != want {
+		t.Errorf("the run says %q, want %q", s.Message, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/text"
@@ -57,18 +58,18 @@ func (d *decider) share(window int) int {
 	return d.world.Sharing.Window(window, d.world.Pool, d.InFlight)
 }
 
-// sendNew sends the shards of r, which begins with NextShard, as far as the token
-// budget allows.
+// sendNew sends the shards of r, which begins with NextShard, as far as the budgets
+// allow.
 func (d *decider) sendNew(r interval.Range) {
 	if r.Len() <= 0 {
 		return
 	}
-	n, tokens := d.grant(r.Len())
+	n, allowance := d.grant(r.Len())
 	if n == 0 {
 		return
 	}
 	r.Hi = r.Lo + n
-	d.send(sending{tokens: tokens}, r)
+	d.send(sending{allowance: allowance}, r)
 	d.NextShard = r.Hi
 }
 
@@ -80,21 +81,21 @@ func (d *decider) resendLost() {
 	if d.resumed {
 		again = d.Open()
 	}
-	sets := map[sending]*interval.Set{}
+	sets, budgeted := map[sending]*interval.Set{}, !d.rules.Budget.IsZero()
 	for _, r := range again {
 		for n := r.Lo; n < r.Hi; n++ {
 			if d.State.Done.Set.Has(n) {
 				continue
 			}
 			a, ok := d.Allowances.Of(n)
-			if !ok && d.rules.Tokens > 0 { // it was sent by a version without allowances
-				d.wait(n, 0)
+			if !ok && budgeted { // it was sent by a version without allowances
+				d.wait(n, cost.Spend{})
 			}
-			if d.rules.Tokens > 0 && (!ok || a.Waits) {
+			if budgeted && (!ok || a.Waits) {
 				continue
 			}
 			g, _ := d.InFlight.Generation(n)
-			s := sending{schedule.NextGeneration(g), a.Tokens}
+			s := sending{schedule.NextGeneration(g), a.Spend}
 			if sets[s] == nil {
 				sets[s] = &interval.Set{}
 			}
@@ -102,7 +103,8 @@ func (d *decider) resendLost() {
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(sets), func(a, b sending) int {
-		return cmp.Or(a.generation-b.generation, cmp.Compare(a.tokens, b.tokens))
+		return cmp.Or(a.generation-b.generation, cmp.Compare(a.allowance.Tokens, b.allowance.Tokens),
+			cmp.Compare(a.allowance.MicroUSD, b.allowance.MicroUSD))
 	})
 	for _, s := range order {
 		d.send(s, sets[s].Ranges()...)
@@ -110,11 +112,10 @@ func (d *decider) resendLost() {
 }
 
 // sending is what the messages of shards say that are sent together: their generation,
-// and how many tokens each shard may spend in all its attempts, 0 in a run without a
-// token budget.
+// and how much each shard may spend in all its attempts, zero in a run without a budget.
 type sending struct {
 	generation int
-	tokens     int64
+	allowance  cost.Spend
 }
 
 // send adds the effects that send the shards of the ranges, and marks them in flight.
@@ -126,10 +127,10 @@ func (d *decider) send(s sending, ranges ...interval.Range) {
 	urgent := s.generation > 0 || d.world.Sharing.Shared
 	d.SentAlone = d.SentAlone || !urgent && len(ranges) > 0
 	for _, r := range ranges {
-		if s.tokens > 0 {
-			d.Allowances.set(Allowance{Range: r, Tokens: s.tokens})
+		if !s.allowance.IsZero() {
+			d.Allowances.set(Allowance{Range: r, Spend: s.allowance})
 		}
-		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.tokens, Urgent: urgent})
+		d.effect(Effect{Kind: Send, Range: &r, Generation: s.generation, Allowance: s.allowance, Urgent: urgent})
 	}
 	if len(ranges) > 0 && d.StartedAt.IsZero() {
 		d.StartedAt = d.now

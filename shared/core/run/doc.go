@@ -78,12 +78,16 @@
 //
 // # Budget
 //
-// A run with a token budget sends one shard for each worker at first, then no more
-// than were done, and at most as many as the rest of the budget pays for at the mean
-// cost of a shard. Each gets an allowance: the tokens that it may spend in all its
-// attempts. What open shards may spend and what done shards have spent is never more
-// than the budget, but for what a holder overspends: by its last request, which is in
-// flight when the allowance is used up. See Allowance for the states of a shard.
+// A run with a budget, in tokens, in dollars or of both, sends one shard for each worker at
+// first, then no more than were done, and at most as many as the rest of the budget pays for
+// at the mean cost of a shard. Each gets an allowance: what it may spend in all its attempts.
+// What open shards may spend and what done shards have spent is never more than the budget,
+// but for what a holder overspends: by its last requests, which are in flight when the
+// allowance is used up, and in dollars by a machine's boot and idle time before its first
+// one. See Allowance for the states of a shard.
+//
+// Money is what the run's bill has: tokens at their price, the machines' time, and the control
+// plane by the number of shards that were sent.
 //
 // A shard that has used up its allowance is handed back and waits. It is sent again,
 // with more, when a shard that is done leaves some, and before any new shard. When no

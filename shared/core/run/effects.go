@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 )
 
@@ -18,6 +19,7 @@ type effectGroup struct {
 	Generation int           `json:"generation,omitempty"`
 	Urgent     bool          `json:"urgent,omitempty"`
 	Allowance  int64         `json:"allowance,omitempty"`
+	MicroUSD   int64         `json:"allowance_micro_usd,omitempty"`
 	Why        string        `json:"why,omitempty"`
 	Refused    string        `json:"refused,omitempty"`
 }
@@ -26,8 +28,8 @@ type effectGroup struct {
 func (es Effects) MarshalJSON() ([]byte, error) {
 	groups := []effectGroup{}
 	for _, e := range es {
-		g := effectGroup{Act: e.Kind, Generation: e.Generation, Urgent: e.Urgent, Allowance: e.Allowance, Why: e.Why,
-			Refused: e.Refused}
+		g := effectGroup{Act: e.Kind, Generation: e.Generation, Urgent: e.Urgent, Allowance: e.Allowance.Tokens,
+			MicroUSD: e.Allowance.MicroUSD, Why: e.Why, Refused: e.Refused}
 		if e.Range != nil {
 			s := interval.Of(*e.Range)
 			g.Ranges = &s
@@ -41,10 +43,14 @@ func (es Effects) MarshalJSON() ([]byte, error) {
 	return json.Marshal(groups)
 }
 
+func (g effectGroup) allowance() cost.Spend {
+	return cost.Spend{Tokens: g.Allowance, MicroUSD: g.MicroUSD}
+}
+
 // takes reports whether e can join g as a further range.
 func (g effectGroup) takes(e Effect) bool {
 	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Urgent != e.Urgent ||
-		g.Allowance != e.Allowance || g.Why != e.Why {
+		g.allowance() != e.Allowance || g.Why != e.Why {
 		return false
 	}
 	rs := g.Ranges.Ranges()
@@ -60,13 +66,13 @@ func (es *Effects) UnmarshalJSON(b []byte) error {
 	var out Effects
 	for _, g := range groups {
 		if g.Ranges == nil {
-			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.Allowance, Why: g.Why,
+			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.allowance(), Why: g.Why,
 				Refused: g.Refused})
 			continue
 		}
 		for _, r := range g.Ranges.Ranges() {
 			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Urgent: g.Urgent,
-				Allowance: g.Allowance, Why: g.Why})
+				Allowance: g.allowance(), Why: g.Why})
 		}
 	}
 	*es = out

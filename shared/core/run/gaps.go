@@ -63,11 +63,11 @@ func (d *decider) releaseChains() {
 // scan sends the shards that the run's constraints admit.
 func (d *decider) scan() {
 	active := d.InFlight.Len()
-	n, tokens := d.grant(max(0, d.share(schedule.Window(d.world.Pool, 0, 0))-active))
+	n, allowance := d.grant(max(0, d.share(schedule.Window(d.world.Pool, 0, 0))-active))
 	scan := d.scanOf(d.world, d.rules)
 	scan.Window = active + n
 	p := scan.Pick(&d.Gaps, d.InFlight, d.NextShard)
-	d.send(sending{tokens: tokens}, p.Shards.Ranges()...)
+	d.send(sending{allowance: allowance}, p.Shards.Ranges()...)
 	d.NextShard = p.NextShard
 	d.unfinished = d.unfinished || p.More
 	if p.Full {

@@ -3,6 +3,7 @@ package run
 import (
 	"testing"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
@@ -74,7 +75,7 @@ func TestPrunedShardsDoNotLowerTheMeanCost(t *testing.T) {
 	s.Done.Set.AddRange(interval.Range{Lo: 0, Hi: 110})
 	s.Counts = shard.Counts{PromptTokens: 10 * 100} // of 10 shards
 	s, _ = Step(s, Observed{Shards: 1000, Items: 1000, Complete: true, Workers: 100, Pool: 100},
-		Rules{Tokens: 1000 + 5*100}, nil, epoch)
+		Rules{Budget: cost.Spend{Tokens: 1000 + 5*100}}, nil, epoch)
 	if n := s.InFlight.Len(); n != 2 {
 		t.Errorf("%d shards are in flight, the rest of the budget pays for 2", n)
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
@@ -130,8 +131,11 @@ type State struct {
 	PrunedShards int          `json:"pruned_shards,omitempty"`
 	Done         CommitLog    `json:"done"`
 	Counts       shard.Counts `json:"counts"` // items of role 0, tokens of all roles
-	// Allowances are what the open shards may spend; nil in a run without a token budget.
+	// Allowances are what the open shards may spend; nil in a run without a budget.
 	Allowances Allowances `json:"allowances,omitempty"`
+	// ControlMicroUSD is what the functions and the requests to stores cost, in millionths
+	// of a dollar; 0 in a run without a budget in dollars.
+	ControlMicroUSD int64 `json:"control_micro_usd,omitempty"`
 	// KeptShards is how many done shards a child run keeps from its parent.
 	KeptShards int `json:"kept,omitempty"`
 	// Roles is the progress by role, from role 0 on; empty in a run of one role.
@@ -219,7 +223,7 @@ type Effect struct {
 	Range      *interval.Range // of Send and Seal: shards; of RecordPruned: variants; nil otherwise
 	Generation int             // of Send
 	Urgent     bool            // of Send: to the queue that workers ask first
-	Allowance  int64           // of Send: the tokens of each shard; 0 in a run without a token budget
+	Allowance  cost.Spend      // of Send: what each shard may spend; zero in a run without a budget
 	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
 	Refused    string          // of SetPause: what all requests met, if that is why
 }
@@ -249,10 +253,10 @@ const (
 type Event struct {
 	Kind         EventKind
 	Shard        int
-	Generation   int   // ShardLost: the generation that was judged
-	Vanished     bool  // ShardLost: its worker is gone without a word
-	Allowance    int64 // ShardUsedUp
-	Spent        int64 // ShardUsedUp: the tokens of all its attempts
+	Generation   int        // ShardLost: the generation that was judged
+	Vanished     bool       // ShardLost: its worker is gone without a word
+	Allowance    cost.Spend // ShardUsedUp
+	Spent        cost.Spend // ShardUsedUp: by all its attempts
 	Counts       shard.Counts
 	Role         int            // of the Shard
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
@@ -315,9 +319,12 @@ type Rules struct {
 	Grace time.Duration
 	// Settle is the time after a pause or an end until the heartbeat of every living
 	// worker lists the shards that it claimed before.
-	Settle   time.Duration
-	Tokens   int64 // the token budget; 0: none
-	FailFast bool  // the first failed item, or worker that vanishes with a shard, ends the run
+	Settle time.Duration
+	// Budget is what the run may spend; a part that is 0 sets no limit. Prices say what the
+	// control plane costs.
+	Budget   cost.Spend
+	Prices   cost.Prices
+	FailFast bool // the first failed item, or worker that vanishes with a shard, ends the run
 	// FailedShards is how many shards in a row without an answered item pause the
 	// run; 0: off.
 	FailedShards int

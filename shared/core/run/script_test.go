@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
@@ -204,7 +205,7 @@ func (s *fixture) print(n State, rejected []Event) {
 	}
 	for _, shard := range n.Allowances.Waiting() {
 		a, _ := n.Allowances.Of(shard)
-		line("waits", fmt.Sprintf("%d spent=%d", shard, a.Tokens))
+		line("waits", fmt.Sprintf("%d spent=%s", shard, spend(a.Spend)))
 	}
 	for _, e := range n.Effects {
 		text := string(e.Kind)
@@ -214,8 +215,8 @@ func (s *fixture) print(n State, rejected []Event) {
 		if e.Kind == Send {
 			text += fmt.Sprintf(" gen=%d", e.Generation)
 		}
-		if e.Allowance > 0 {
-			text += fmt.Sprintf(" allowance=%d", e.Allowance)
+		if !e.Allowance.IsZero() {
+			text += " allowance=" + spend(e.Allowance)
 		}
 		if e.Why != "" {
 			text += " why=" + e.Why
@@ -306,7 +307,8 @@ func (s *fixture) command(words []string) error {
 		s.pending = append(s.pending, Event{Kind: EventKind(words[0])})
 	case "used_up":
 		e := Event{Kind: ShardUsedUp}
-		err := errors.Join(atoi(args[0], &e.Shard), atoi64(opts["allowance"], &e.Allowance), atoi64(opts["spent"], &e.Spent))
+		err := errors.Join(atoi(args[0], &e.Shard), toSpend(opts["allowance"], &e.Allowance),
+			toSpend(opts["spent"], &e.Spent))
 		s.pending = append(s.pending, e)
 		return err
 	case "missing", "changed":
@@ -317,6 +319,26 @@ func (s *fixture) command(words []string) error {
 		return fmt.Errorf("unknown command")
 	}
 	return nil
+}
+
+// spend formats an amount as tokens, and dollars behind them if there are any: "12+$0.000345".
+func spend(s cost.Spend) string {
+	if s.MicroUSD == 0 {
+		return fmt.Sprint(s.Tokens)
+	}
+	return fmt.Sprintf("%d+$%.6f", s.Tokens, s.USD())
+}
+
+// toSpend reads what spend formats.
+func toSpend(text string, to *cost.Spend) error {
+	tokens, dollars, found := strings.Cut(text, "+$")
+	*to = cost.Spend{}
+	if err := atoi64(tokens, &to.Tokens); err != nil || !found {
+		return err
+	}
+	usd, err := strconv.ParseFloat(dollars, 64)
+	to.MicroUSD = cost.LimitOf(0, usd).MicroUSD
+	return err
 }
 
 func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error {
@@ -346,7 +368,7 @@ func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error 
 		s.rules.Deadline = epoch.Add(d)
 	}
 	if v, ok := opts["tokens"]; ok {
-		return atoi64(v, &s.rules.Tokens)
+		return toSpend(v, &s.rules.Budget)
 	}
 	return nil
 }
@@ -376,9 +398,11 @@ func (s *fixture) news(kind EventKind, args []string, opts map[string]string) er
 		}
 	}
 	if v, given := opts["tokens"]; given {
-		if err := atoi64(v, &c.CompletionTokens); err != nil {
+		var spent cost.Spend
+		if err := toSpend(v, &spent); err != nil {
 			return err
 		}
+		c.CompletionTokens, c.TokenNanoUSD = spent.Tokens, 1000*spent.MicroUSD
 	}
 	if c.Failed > 0 {
 		c.ByClass = map[string]int{"engine": c.Failed}

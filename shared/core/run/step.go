@@ -66,6 +66,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	d.settle()
 	d.requestPlan(before)
 	d.dispatch()
+	d.ControlMicroUSD = d.controlPlane(d.Sent())
 	d.InFlight.MergeDue(now)
 	return d.State, rejected
 }
@@ -123,9 +124,9 @@ func (d *decider) take(e Event) bool {
 		d.retryOutstanding = true
 	case Finalized:
 		if d.Phase == Finalizing {
-			machines := d.Counts.Machines // of all shards, which are done
+			money := d.Counts // that of all shards, which are done
 			d.Counts = e.Counts
-			d.Counts.Machines = machines
+			d.Counts.Machines, d.Counts.TokenNanoUSD = money.Machines, money.TokenNanoUSD
 			d.finalRoles(e.Roles)
 			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts, e.RefusedLines), d.now
 		}
@@ -206,9 +207,7 @@ func (d *decider) checkLimits() {
 	if d.Reason != "" || d.allDone() {
 		return
 	}
-	if d.rules.Tokens > 0 && d.spentTokens() >= d.rules.Tokens {
-		d.end(ReasonBudget, "the token budget is used up")
-	}
+	d.endOverBudget()
 	if !d.rules.Deadline.IsZero() && !d.now.Before(d.rules.Deadline) {
 		d.end(ReasonExpired, "the deadline is over")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
@@ -54,7 +55,8 @@ func newTwin(t *rapid.T) *twin {
 			Grace:    10 * time.Second,
 			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),
 			FailFast: rapid.IntRange(0, 9).Draw(t, "failfast") == 0,
-			Tokens:   int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
+			Budget: cost.Spend{Tokens: int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
+				MicroUSD: int64(rapid.SampledFrom([]int{0, 0, 0, 120}).Draw(t, "micro-dollars"))},
 			// Every 17th shard fails, and so does every sealed one.
 			FailedShards: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "failed shards"),
 			Constraints:  drawConstraints(t),
@@ -70,7 +72,7 @@ func countsOf(n int, sealed bool) shard.Counts {
 	if sealed || n%17 == 16 {
 		return shard.Counts{Failed: 1, ByClass: map[string]int{"engine": 1}}
 	}
-	return shard.Counts{OK: 1, CompletionTokens: 1}
+	return shard.Counts{OK: 1, CompletionTokens: 1, TokenNanoUSD: 3000}
 }
 
 func (w *twin) save(s State) {

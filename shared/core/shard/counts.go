@@ -1,5 +1,7 @@
 package shard
 
+import "rollout/shared/core/cost"
+
 // The finish reasons that have a meaning here. All others are the server's own.
 const (
 	FinishStop  = "stop"  // the model ended its answer
@@ -26,6 +28,7 @@ func (c *Counts) Add(o Counts) {
 	c.Kept += o.Kept
 	c.KeptFailed += o.KeptFailed
 	c.Machines.Add(o.Machines)
+	c.TokenNanoUSD += o.TokenNanoUSD
 	for k, n := range o.ByClass {
 		if c.ByClass == nil {
 			c.ByClass = map[string]int{}
@@ -40,6 +43,11 @@ func (c *Counts) Add(o Counts) {
 // Tokens returns all tokens that the items took, in all attempts of the shard.
 func (c Counts) Tokens() int64 { return c.PromptTokens + c.CompletionTokens + c.WastedTokens }
 
+// Spend returns what all attempts of the shard have spent, as budgets count it.
+func (c Counts) Spend() cost.Spend {
+	return cost.Spend{Tokens: c.Tokens(), MicroUSD: cost.Micros(c.TokenNanoUSD + c.Machines.Sum().NanoUSD)}
+}
+
 // HasAnswers reports whether a request for one of the items was answered. Items that a
 // child run keeps do not count, and neither do copies of other items, which have no
 // tokens.
@@ -47,10 +55,11 @@ func (c Counts) HasAnswers() bool {
 	return c.OK > c.Kept && (c.PromptTokens > 0 || c.CompletionTokens > 0 || c.UsageUnknown > 0)
 }
 
-// TokensOnly returns the tokens and the machines' time of the counts, and no items.
+// TokensOnly returns the tokens, what they cost and the machines' time of the counts, and no
+// items.
 func (c Counts) TokensOnly() Counts {
 	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
-		WastedEstimated: c.WastedEstimated, Machines: c.Machines}
+		WastedEstimated: c.WastedEstimated, Machines: c.Machines, TokenNanoUSD: c.TokenNanoUSD}
 }
 
 // AddFinish counts an answered item by its finish reason, as the server wrote it.

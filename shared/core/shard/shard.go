@@ -90,6 +90,9 @@ type Counts struct {
 	// Machines are the machines' time that all attempts took, by kind; nil where machines
 	// have no price.
 	Machines cost.Uses `json:"machines,omitempty"`
+	// TokenNanoUSD is what the tokens of all requests of all attempts cost when they were
+	// used, in billionths of a dollar; 0 where they have no price.
+	TokenNanoUSD int64 `json:"token_nano_usd,omitempty"`
 }
 
 // Doc is the document shard/<hash>-<run>-<n>, at most 4 KiB.
@@ -187,10 +190,12 @@ func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, erro
 }
 
 // CountLost returns the document with the tokens of a holder that vanished and that no
-// checkpoint has, as wasted: its answers are lost. It also counts the time of its machine.
+// checkpoint has, as wasted: its answers are lost. It also counts what they cost, and the
+// time of its machine.
 func (d Doc) CountLost(s Spent) Doc {
 	d.Counts.WastedTokens += max(0, s.Tokens-d.Counts.Tokens())
 	d.Counts.Machines = d.Counts.Machines.AtLeast(s.Kind, s.Machine)
+	d.Counts.TokenNanoUSD = max(d.Counts.TokenNanoUSD, s.TokenNanoUSD)
 	return d
 }
 
@@ -200,6 +205,8 @@ type Spent struct {
 	Tokens  int64
 	Kind    string   // of the holder's machine
 	Machine cost.Use // of that kind
+	// TokenNanoUSD is what its tokens cost: see Counts.
+	TokenNanoUSD int64
 }
 
 // SaveCheckpoint records a checkpoint: final rows of some items, which every later
