@@ -15,9 +15,11 @@ import (
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
 	"rollout/localstack/fakellm"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/ratelimit"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/record"
 )
 
 // runningWorker is a real worker that runs in this process.
@@ -38,6 +40,7 @@ type setup struct {
 	checkpoint time.Duration
 	limit      ratelimit.Amount // of the pool; it learns others from its server
 	ports      *host.Ports      // the stores as it sees them; nil is the installation's ports
+	price      float64          // of an hour of its machine; 0: it has none
 }
 
 // work runs a worker until the test ends or it is killed or drained.
@@ -57,13 +60,18 @@ func (p *system) work(s setup) *runningWorker {
 	if s.ports != nil {
 		ports = *s.ports
 	}
+	machine := record.Machine{}
+	if s.price > 0 {
+		machine.Kind = cost.Kind{Type: "machine", Class: "own"}
+	}
 	ctx, cancel := context.WithCancel(p.t.Context())
 	exec := infer.New(infer.Config{Engine: s.engine, Clock: ports.Clock, Log: ports.Log,
 		ProgressTimeout: p.deploy.Worker.ProgressTimeout.Std(), MaxOutage: 10 * time.Second})
 	h.Worker = worker.New(ports, worker.Config{ID: h.id, Pool: "default", Timings: host.Timings(p.deploy.Health),
 		InFlight: s.inFlight, Limit: s.limit, LearnLimits: true,
 		CheckpointInterval: s.checkpoint, Drain: p.deploy.Worker.DrainBudget.Std(),
-		Grace: p.deploy.Defaults.Limits.Grace.Std()},
+		Grace: p.deploy.Defaults.Limits.Grace.Std(), Machine: machine, Price: s.price,
+		TokenPrices: cost.TokenPrices{Prompt: p.deploy.Engine.PromptPrice, Completion: p.deploy.Engine.CompletionPrice}},
 		input.NewIndex(ports.Blobs, ports.Docs), exec)
 	go func() {
 		defer close(h.ended)

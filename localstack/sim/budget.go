@@ -3,11 +3,13 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"sync"
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
@@ -21,7 +23,8 @@ type spending struct {
 	run     identity.RunID               // that is under way
 	ends    map[identity.RunID]time.Time // when its desired end was written
 	answers []answered                   // of the run under way
-	largest int64                        // tokens of an answer with its prompt
+	largest cost.Spend                   // by an answer with its prompt
+	longest time.Duration                // of a request
 	ended   map[string]time.Time         // when a worker ended without giving its shards back
 	bodies  map[string]answered          // the last answer to a request, by its body
 	asked   []asked                      // in a rollout, but by processes that were frozen
@@ -49,7 +52,8 @@ type answered struct {
 func (s *spending) follow(id identity.RunID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.run, s.answers, s.largest, s.bodies, s.known = id, nil, 0, map[string]answered{}, map[question]bool{}
+	s.run, s.answers, s.bodies, s.known = id, nil, map[string]answered{}, map[question]bool{}
+	s.largest, s.longest = cost.Spend{}, 0
 }
 
 // askedLate is how long after the desired end of a run was written a request may begin.
@@ -111,8 +115,20 @@ func (s *spending) answer(worker string, r engine.Request, u engine.Usage) {
 	s.answers = append(s.answers, a)
 	s.bodies[string(r.Body)] = a
 	s.known[question{worker, string(r.Body)}] = true
-	s.largest = max(s.largest, tokens)
+	usd := cost.Micros(tokenPrices().NanoUSD(u.PromptTokens, u.CompletionTokens))
+	s.largest = s.largest.AtLeast(cost.Spend{Tokens: tokens, MicroUSD: usd})
 }
+
+// lasted notes how long a request was in flight.
+func (s *spending) lasted(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longest = max(s.longest, d)
+}
+
+// betweenTries is how long at most an item keeps its slot after a request, and with it the
+// machine busy, until it looks at its shard's allowance again.
+const betweenTries = 30 * time.Second
 
 // end notes that the worker ends now, and takes with it what it has not saved.
 func (s *spending) end(worker string) {
@@ -126,15 +142,17 @@ func (s *spending) end(worker string) {
 	}
 }
 
-// checkBudget checks that the run has spent no more than its token budget, but for one
-// request of each shard that was in flight at once, and that the documents say what it
+// checkBudget checks that the run has spent no more than its budgets, but for one
+// request of each shard that was in flight at once and, of dollars, for the machines' time
+// before requests and that of the last ones; and that the documents say what it
 // has spent, but for what a worker answered between its last heartbeat and its crash.
 func (s *scenario) checkBudget(ctx context.Context, st run.State) {
-	budget := s.cfg.Limits.Tokens
-	if budget == 0 {
+	budget := cost.LimitOf(s.cfg.Limits.Tokens, s.cfg.Limits.Dollars)
+	if budget.IsZero() {
 		return
 	}
-	var counted int64
+	var counts shard.Counts
+	var before float64 // dollars of the machines' time before requests
 	for n := range st.Shards {
 		d, err := s.docs.Get(ctx, identity.ShardKey(s.id, n))
 		if err != nil {
@@ -144,8 +162,12 @@ func (s *scenario) checkBudget(ctx context.Context, st run.State) {
 		if err := json.Unmarshal(d.Value, &doc); err != nil {
 			s.t.Fatal(err)
 		}
-		counted += doc.Counts.Tokens()
+		counts.Add(doc.Counts)
+		for _, use := range doc.Counts.Machines {
+			before += use.Of(use.Boot + use.Idle)
+		}
 	}
+	spent, counted := counts.Spend(), counts.Tokens()
 	l := &s.spending
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,11 +178,15 @@ func (s *scenario) checkBudget(ctx context.Context, st run.State) {
 			lost += a.tokens
 		}
 	}
-	if most := budget + int64(s.audit.widest[s.id])*l.largest; counted > most {
-		s.audit.breakf("%d tokens are spent of a budget of %d, at most %d in flight", counted, budget, most-budget)
+	most := budget.Plus(l.largest.Times(s.audit.widest[s.id]))
+	usd := before + machineHour*(l.longest+betweenTries).Hours()*float64(s.machines.count())
+	most.MicroUSD += 1 + int64(math.Ceil(usd*1e6))
+	s.tracef("budget: %+v of %+v are spent, at most %+v", spent, budget, most)
+	if budget.Tokens > 0 && spent.Tokens > most.Tokens || budget.MicroUSD > 0 && spent.MicroUSD > most.MicroUSD {
+		s.audit.breakf("%+v are spent of a budget of %+v, want at most %+v", spent, budget, most)
 	}
-	if st.Reason == run.ReasonBudget && st.Counts.Tokens() < budget && counted < budget {
-		s.audit.breakf("the budget of %d is used up when %d tokens are spent", budget, counted)
+	if st.Reason == run.ReasonBudget && !st.Counts.Spend().Reaches(budget) && !spent.Reaches(budget) {
+		s.audit.breakf("the budget of %+v is used up when %+v are spent", budget, spent)
 	}
 	if counted > all {
 		s.audit.breakf("the documents count %d tokens, the engine has answered with %d", counted, all)

@@ -46,7 +46,7 @@ func (s *scenario) checkEnd(ctx context.Context, st run.State, f failures) {
 	case expires:
 		deadline := s.manifest(ctx).CreatedAt.Add(s.cfg.Limits.Deadline.Std())
 		may, must = run.ReasonExpired, late(deadline, heedsDeadline)
-	case exhaustsTokens:
+	case exhaustsBudget:
 		may = run.ReasonBudget // checkBudget says when it must
 	case failsFast:
 		// The row of the item that failed may be lost, and an event about an unknown shard

@@ -38,7 +38,9 @@ func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func
 		return m.ask(ctx, r, progress)
 	}
 	m.world.spending.begin(m.process, r)
+	began := time.Now()
 	a, err := m.ask(ctx, r, progress)
+	m.world.spending.lasted(time.Since(began))
 	if err == nil {
 		m.world.spending.answer(m.name, r, a.Usage)
 	}

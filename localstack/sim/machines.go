@@ -17,6 +17,9 @@ import (
 // Machines of the simulation cost this much an hour, a thousandth of a dollar a second.
 const machineHour = 3.6
 
+// tokenPrices returns what tokens of the simulation cost: thousandths of a dollar each.
+func tokenPrices() cost.TokenPrices { return cost.TokenPrices{Prompt: 1000, Completion: 2000} }
+
 // longestBoot is how long before its worker a machine is switched on, at most.
 const longestBoot = 40 * time.Second
 
@@ -39,13 +42,20 @@ func (m *machines) launch(p *process, cfg *worker.Config) {
 	kind := []string{"a/spot", "a/on-demand", "b/spot"}[p.world.rand.intN("machine/"+p.name, 3)]
 	l := &life{launched: p.Now().Add(-p.world.rand.duration("boot/"+p.name, 0, longestBoot))}
 	cfg.Machine = record.Machine{Kind: cost.KindOf(kind), Launched: l.launched}
-	cfg.Price = machineHour
+	cfg.Price, cfg.TokenPrices = machineHour, tokenPrices()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lives == nil {
 		m.lives = map[string]*life{}
 	}
 	m.lives[p.name] = l
+}
+
+// count returns how many machines there were.
+func (m *machines) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.lives)
 }
 
 // end ends the machine with its worker.
@@ -104,19 +114,27 @@ func (w *world) checkMachines() {
 	}
 }
 
-// checkCost checks that the dollars of the ended run are those of the machines' time of its
-// shards, by kind in the summary, and in sum in the run's state.
+// checkCost checks that the dollars of the ended run are those of the machines' time and of
+// the tokens of its shards, by kind in the summary, and in sum in the run's state.
 func (s *scenario) checkCost(st run.State, sum record.Summary) {
 	var want cost.Uses
+	var tokens int64
 	for n := range st.Shards {
-		want.Add(s.audit.shards[identity.ShardKey(s.id, n)].Counts.Machines)
+		c := s.audit.shards[identity.ShardKey(s.id, n)].Counts
+		want.Add(c.Machines)
+		tokens += c.TokenNanoUSD
+	}
+	if st.Counts.TokenNanoUSD != tokens || math.Abs(sum.Cost.Tokens-float64(tokens)/1e9) > 1e-9 {
+		s.audit.breakf("the tokens of the shards cost %d billionths of a dollar, the run has %d and $%g", tokens,
+			st.Counts.TokenNanoUSD, sum.Cost.Tokens)
 	}
 	if got := st.Counts.Machines.Sum(); got != want.Sum() {
 		s.audit.breakf("the run has %+v of machines, its shards %+v", got, want.Sum())
 	}
 	lines := sum.Cost.Machines + sum.Cost.Boot + sum.Cost.Idle
-	if usd := want.Sum().USD(); math.Abs(sum.CostUSD-usd) > 1e-9 || math.Abs(lines-usd) > 1e-9 {
-		s.audit.breakf("the run cost $%g, its lines $%g, the machines of its shards $%g", sum.CostUSD, lines, usd)
+	usd := want.Sum().USD()
+	if all := usd + float64(tokens)/1e9; math.Abs(sum.CostUSD-all) > 1e-9 || math.Abs(lines-usd) > 1e-9 {
+		s.audit.breakf("the run cost $%g, want $%g; its machines $%g, those of its shards $%g", sum.CostUSD, all, lines, usd)
 	}
 	for _, m := range sum.Cost.ByMachine {
 		of := want[cost.Kind{Type: m.Type, Class: m.Class}.Key()]

@@ -78,7 +78,7 @@ func (h *httpServers) awaitEnd(ctx context.Context) {
 // user who resumes a run that waits for a setting must have mended it, and no budget counts
 // the tokens of the balancer's own questions.
 func (h *httpServers) allowed(a action) action {
-	if h != nil && (a == exhaustsTokens || a == pauses && h.faults.pauses()) {
+	if h != nil && (a == exhaustsBudget || a == pauses && h.faults.pauses()) {
 		return undisturbed
 	}
 	return a

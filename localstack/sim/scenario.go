@@ -70,7 +70,7 @@ const (
 	pauses
 	stops
 	expires
-	exhaustsTokens
+	exhaustsBudget
 	failsFast
 	actionCount
 )
@@ -85,8 +85,15 @@ func (w *world) write() *scenario {
 	switch s.action {
 	case expires:
 		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, s.longer(30*time.Second)))
-	case exhaustsTokens:
+	case exhaustsBudget:
 		s.cfg.Limits.Tokens = int64(1 + w.rand.intN("tokens", int(s.longer(400))))
+		switch w.rand.intN("budgets", 3) {
+		case 0: // dollars alone
+			s.cfg.Limits.Tokens = 0
+			fallthrough
+		case 1:
+			s.cfg.Limits.Dollars = float64(1+w.rand.intN("dollars", int(s.longer(600_000)))) / 1e6
+		}
 		w.maxWords = 1 + w.rand.intN("longest prompt", 60)
 	case failsFast:
 		s.cfg.Limits.FailFast = true
@@ -180,7 +187,7 @@ func (w *world) file(key string, lines int, ids map[string]bool) file {
 	return f
 }
 
-// words draws words that make a prompt dearer, in a run with a token budget.
+// words draws words that make a prompt dearer, in a run with a budget.
 func (w *world) words() string {
 	if w.maxWords == 0 {
 		return ""

@@ -20,7 +20,7 @@ func (w *world) drawThefts() bool { return w.poison == noPoison && w.rand.intN("
 
 // steal releases shards of the run that others hold, at drawn times.
 func (s *scenario) steal(ctx context.Context, id identity.RunID) {
-	if !s.thefts || s.cfg.Limits.Tokens > 0 { // what both holders spend exceeds a budget
+	if !s.thefts || s.action == exhaustsBudget { // what both holders spend exceeds a budget
 		return
 	}
 	ports := s.ports(s.start(ctx, thief, 0))

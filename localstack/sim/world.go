@@ -70,7 +70,7 @@ type world struct {
 	limit       limit
 	machines    machines
 	spending    spending
-	maxWords    int  // of prompts in a run with a token budget; 0: they are short
+	maxWords    int  // of prompts in a run with a budget; 0: they are short
 	segmented   bool // output files are written in segments
 	thefts      bool // shards are taken from living holders
 	rounds      int  // of a run whose plan grows; 0 for a batch
@@ -100,6 +100,7 @@ func newWorld(t testing.TB, seed uint64, http, rollout, shared bool) *world {
 	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	deploy.Engine.PromptPrice, deploy.Engine.CompletionPrice = tokenPrices().Prompt, tokenPrices().Completion
 	deploy.Graders = map[string]config.GraderService{"reward": scoringService()}
 	w := &world{t: t, seed: seed, rand: r, timings: host.Timings(deploy.Health), deploy: deploy, startedAt: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
