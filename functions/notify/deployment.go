@@ -10,10 +10,11 @@ import (
 	"rollout/shared/webhook"
 )
 
-// ForDeployment returns the notifier of an installation. It is nil if the deployment's config
-// names no webhook.
-func ForDeployment(p host.Ports, d config.Deployment, secrets secret.Store) *Notifier {
-	o := Options{Source: Source(d), Timeout: d.Notify.Timeout.Std()}
+// ForDeployment returns the notifier of an installation, which delivers events to the cloud's
+// own channels and to the webhook of the deployment's config. It is nil if there is neither.
+// The channels come first: a webhook that does not answer delays nothing for them.
+func ForDeployment(p host.Ports, d config.Deployment, secrets secret.Store, channels ...Destination) *Notifier {
+	o := Options{Source: Source(d), Timeout: d.Notify.Timeout.Std(), Destinations: channels}
 	if d.Cloud.Configured() {
 		for _, pool := range d.Pools {
 			o.Fleets = append(o.Fleets, pool.Name)

@@ -2,17 +2,20 @@ package notify_test
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rollout/functions/notify"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/notification"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
+	"rollout/shared/secret"
 )
 
 // silent is a destination that does not answer.
@@ -49,6 +52,54 @@ func TestDeliverOnceLeavesTheRestForTheNextCall(t *testing.T) {
 		}
 	})
 }
+
+// channel is a cloud's own channel, which takes all.
+type channel struct{ taken []string }
+
+func (*channel) Name() string { return "channel" }
+
+func (c *channel) Deliver(_ context.Context, event []byte) error {
+	c.taken = append(c.taken, string(event))
+	return nil
+}
+
+// An installation in a cloud tells what happens by the cloud's own channel, with a webhook
+// and without, and the channel does not wait for the webhook.
+func TestTheCloudsChannelIsToldFirst(t *testing.T) {
+	t.Parallel()
+	p := hosttest.New()
+	to := &channel{}
+	told := 0
+	w := newReceiver(t, func(_ int, _ http.ResponseWriter, take func()) {
+		told = len(to.taken)
+		take()
+	})
+	d := config.DefaultDeployment()
+	for _, address := range []string{"", w.URL} {
+		d.Notify.Webhook, d.Notify.Secret = address, "webhook-key"
+		n := notify.ForDeployment(p, d, keys{}, to)
+		i := &installation{Ports: p, Notifier: n, t: t, clock: &handClock{now: time.Now()}}
+		before := len(to.taken)
+		i.pause(i.submit(before).Run)
+		if next, err := n.Deliver(t.Context()); err != nil || !next.IsZero() {
+			t.Errorf("the next attempt is at %s, %v", next, err)
+		}
+		if len(to.taken) != before+1 {
+			t.Errorf("the channel has %q", to.taken)
+		}
+	}
+	if told != 2 || len(w.taken) != 1 {
+		t.Errorf("the webhook got %v when the channel had %d events, want 2", w.taken, told)
+	}
+	if notify.ForDeployment(p, config.DefaultDeployment(), keys{}) != nil {
+		t.Error("without a channel and a webhook there is a notifier")
+	}
+}
+
+// keys is a store with the key of the webhook.
+type keys struct{}
+
+func (keys) Get(context.Context, string) (secret.Value, error) { return secret.NewValue(key), nil }
 
 // writtenDocs counts the writes of documents.
 type writtenDocs struct {

@@ -142,7 +142,8 @@ type ScheduleOptions struct {
 	OnNeed func(pool string, d scaling.Demand)
 	// KeepDocuments is how long after their ends the documents of runs are kept; 0 keeps them.
 	KeepDocuments time.Duration
-	// Notifier is optional. It records what happens to runs and pools, and delivers it.
+	// Notifier is optional. It records what happens to runs and pools. The caller has it deliver
+	// that when the scan is over.
 	Notifier *notify.Notifier
 }
 
@@ -161,7 +162,6 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	r.stateless, r.onNeed, r.notifier = true, o.OnNeed, o.Notifier
 	full := hourly(p.Clock.Now())
 	err := r.Scan(ctx)
-	err = errors.Join(err, o.Notifier.DeliverOnce(ctx))
 	if full || r.unindexed {
 		err = errors.Join(err, r.BuildIndex(ctx, maxIndexPages))
 	}

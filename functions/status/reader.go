@@ -69,7 +69,7 @@ func (r *Reader) Progress(ctx context.Context, id identity.RunID, workers []Work
 	return all[0], err
 }
 
-// docsPerRun is how many documents of a run Progress needs at most: without a webhook, it
+// docsPerRun is how many documents of a run Progress needs at most: where nothing is told, it
 // needs no notifications.
 const docsPerRun = 4
 
@@ -93,7 +93,7 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 	keys := make([]string, 0, docsPerRun*len(ms))
 	for _, m := range ms {
 		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run))
-		if r.deploy.Notify.Webhook != "" {
+		if r.deploy.TellsEvents() {
 			keys = append(keys, record.NotifyKey(record.RunSubject(m.Run)))
 		}
 	}

@@ -46,6 +46,10 @@ func (c Cloud) Configured() bool { return len(c.Provider) > 0 }
 // FunctionName returns the name of a function in the cloud, such as "rollout-plan".
 func (c Cloud) FunctionName(name string) string { return c.Name + "-" + name }
 
+// EventBusName returns the name of the cloud's bus of events for people, such as
+// "rollout-events".
+func (c Cloud) EventBusName() string { return c.Name + "-events" }
+
 // FleetName returns the name of a pool's group of machines, such as "rollout-small".
 func (c Cloud) FleetName(pool string) string { return c.Name + "-" + pool }
 

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Notify says where the installation tells what happens to its runs and pools. Only a
-// deployment has it: addresses that a run names are never called.
+// Notify says where the installation tells what happens to its runs and pools, besides the
+// channel that each cloud has of its own. Only a deployment has it: addresses that a run names
+// are never called.
 type Notify struct {
 	// Webhook is the address to which events are posted; "" posts none.
 	Webhook string `toml:"webhook"`
@@ -25,6 +26,10 @@ const (
 
 // DefaultNotify returns a deployment that posts no events.
 func DefaultNotify() Notify { return Notify{Timeout: Duration(10 * time.Second)} }
+
+// TellsEvents reports whether the installation tells people what happens: in a cloud always, by
+// the cloud's own channel, elsewhere by a webhook.
+func (d Deployment) TellsEvents() bool { return d.Cloud.Configured() || d.Notify.Webhook != "" }
 
 // check checks the address and its secret. inCloud demands TLS: a function calls the address
 // over the internet.

@@ -19,9 +19,12 @@ func RunSubject(r identity.RunID) NotificationSubject { return NotificationSubje
 // PoolSubject returns the subject of a pool's machines.
 func PoolSubject(pool string) NotificationSubject { return NotificationSubject("pool/" + pool) }
 
+// NotifyPrefix is the prefix of what people were told.
+const NotifyPrefix = "notify/"
+
 // NotifyKey returns the key of the Notifications about a subject. Only reclaim and, on one
 // machine, finalize write them.
-func NotifyKey(s NotificationSubject) string { return "notify/" + string(s) }
+func NotifyKey(s NotificationSubject) string { return NotifyPrefix + string(s) }
 
 // OutboxPrefix is the prefix of the index of subjects with events that are not delivered.
 const OutboxPrefix = "outbox/"
