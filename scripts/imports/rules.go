@@ -24,7 +24,7 @@ var (
 	ports          = []string{"shared/blob", "shared/capacity", "shared/document", "shared/queue", "shared/secret"}
 	functions      = []string{"functions/...", "shared/...", "events"}
 	gpuworker      = []string{"gpuworker/...", "shared/...", "events"}
-	infrastructure = []string{"infra/...", "shared/config", "shared/core/gpus", "shared/fault", "shared/host",
+	infrastructure = []string{"infra/...", "events", "shared/config", "shared/core/gpus", "shared/fault", "shared/host",
 		"shared/poolcheck", "shared/queue", "shared/record"}
 	programs = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
 )

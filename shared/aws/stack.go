@@ -134,3 +134,8 @@ func (s *Stack) Machine(local capacity.Source, log *slog.Logger) (capacity.Sourc
 	instance := NewInstance(s.AWS, local, InstanceOptions{Logger: log})
 	return instance, NewFleet(s.AWS, s.Deployment.Cloud.FleetName, FleetOptions{Instance: instance})
 }
+
+// EventBus returns the stack's bus of EventBridge, for the events that people are told.
+func (s *Stack) EventBus() *EventBus {
+	return NewEventBus(s.AWS, s.Deployment.Cloud.EventBusName(), EventBusOptions{})
+}

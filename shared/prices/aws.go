@@ -10,6 +10,7 @@ const (
 	DynamoDBReads  = "DynamoDB reads"
 	SQSRequests    = "SQS requests"
 	SecretRequests = "Secrets Manager requests"
+	BusEvents      = "EventBridge events"
 	LambdaCalls    = "Lambda invocations"
 	LambdaTime     = "Lambda durations" // GB-seconds
 	LambdaLogs     = "CloudWatch logs"  // GB
@@ -17,11 +18,11 @@ const (
 
 // aws are the list prices of us-east-1. The spot price of machines changes from day to day
 // and from zone to zone: less than half of the list price is usual for GPUs of this size.
-// The requests are those of runs of 65 and 257 shards.
+// The requests are those of runs of 65 and 257 shards, and of telling the end of a run.
 func aws() cost.Prices {
 	return cost.Prices{
 		Date:   "2025-11",
-		Source: "us-east-1, aws.amazon.com/{ec2,s3,dynamodb,sqs,lambda,cloudwatch,secrets-manager}/pricing",
+		Source: "us-east-1, aws.amazon.com/{ec2,s3,dynamodb,sqs,lambda,cloudwatch,secrets-manager,eventbridge}/pricing",
 		Machines: map[string]float64{
 			"g6.xlarge": 0.8048, "g6.2xlarge": 0.9776, "g6.4xlarge": 1.3232, "g6.8xlarge": 2.0144, "g6.16xlarge": 3.3968,
 			"g6.12xlarge": 4.6016, "g6.24xlarge": 6.6752, "g6.48xlarge": 13.3504,
@@ -37,11 +38,12 @@ func aws() cost.Prices {
 		Classes: map[string]float64{cost.Spot: 0.45},
 		Positions: []cost.Position{
 			{Name: S3Puts, Price: 0.005 / 1000, Run: 11, Shard: 1.07},
-			{Name: S3Gets, Price: 0.0004 / 1000, Run: 15, Shard: 2.07},
-			{Name: DynamoDBWrites, Price: 0.625 / 1e6, Run: 12, Shard: 2.16, MachineHour: 352},
-			{Name: DynamoDBReads, Price: 0.125 / 1e6, Run: 5, Shard: 2.2, MachineHour: 940},
+			{Name: S3Gets, Price: 0.0004 / 1000, Run: 16, Shard: 2.07},
+			{Name: DynamoDBWrites, Price: 0.625 / 1e6, Run: 18, Shard: 2.16, MachineHour: 352},
+			{Name: DynamoDBReads, Price: 0.125 / 1e6, Run: 11, Shard: 2.2, MachineHour: 940},
 			{Name: SQSRequests, Price: 0.40 / 1e6, Run: 15, Shard: 1.81, MachineHour: 235},
 			{Name: SecretRequests, Price: 0.05 / 10_000},
+			{Name: BusEvents, Price: 1.00 / 1e6, Run: 1},
 			{Name: LambdaCalls, Function: true, Price: 0.20 / 1e6, Run: 4, Shard: 0.15},
 			// Of arm64. Two counts on a busy machine gave 0.03 and 0.08 a shard: the larger one.
 			{Name: LambdaTime, Function: true, Price: 0.0000133334, Run: 0.2, Shard: 0.08},

@@ -1,9 +1,10 @@
 // Command reclaim is package reclaim as a function of AWS Lambda, called every
-// minute. It scales up the fleets of pools whose work waits.
+// minute. It scales up the fleets of pools whose work waits, and tells people what happened.
 package main
 
 import (
 	"context"
+	"errors"
 
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/internal/autoscaler"
@@ -17,14 +18,15 @@ import (
 func main() {
 	lambda.Main("reclaim", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, 0)
-		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record,
-			Notifier:      notify.ForDeployment(s.Ports, s.Deployment, s.Secrets),
+		notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, s.EventBus())
+		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record, Notifier: notifier,
 			KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
 				CheckOwner: ownership.OfCloud(s).Check}}
 		return lambda.Timer(func(ctx context.Context) error {
-			defer machines.ScaleUp(ctx)
-			return reclaim.ScanOnce(ctx, s.Ports, o)
+			err := reclaim.ScanOnce(ctx, s.Ports, o)
+			machines.ScaleUp(ctx)
+			return errors.Join(err, notifier.DeliverOnce(ctx)) // last: a receiver may take its time
 		})
 	})
 }

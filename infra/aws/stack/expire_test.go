@@ -18,12 +18,12 @@ func TestReclaimMayDeleteRunsOnlyIfTheyExpire(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"beat/", "worker/", "open/", "run/", "ended/", "named/", "outbox/", "shard-??", "??"}
+	want := []string{"beat/", "worker/", "open/", "outbox/", "run/", "ended/", "named/", "notify/", "shard-??", "??"}
 	if got := deleted(asUsual(t)); !slices.Equal(got, want) {
 		t.Errorf("it may delete documents in %q, want %q", got, want)
 	}
 	kept := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Storage.KeepDocuments = 0 }))
-	if got := deleted(kept); !slices.Equal(got, want[:3]) {
-		t.Errorf("without expiry it may delete documents in %q, want %q", got, want[:3])
+	if got := deleted(kept); !slices.Equal(got, want[:4]) {
+		t.Errorf("without expiry it may delete documents in %q, want %q", got, want[:4])
 	}
 }

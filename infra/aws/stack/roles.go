@@ -1,8 +1,6 @@
 package stack
 
 import (
-	"slices"
-
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -29,6 +27,7 @@ const (
 	poolLimits   = record.LimitPrefix
 	installation = "installation/"
 	uploads      = "uploads/"
+	told         = record.NotifyPrefix
 	outbox       = record.OutboxPrefix
 	shards       = "shard-??"
 	others       = "??" // plans, coordinators and controls
@@ -81,25 +80,17 @@ func (b *builder) functionGrants(function string) []grant {
 			b.sendMessages(host.CoordinateQueue, deadTasks()),
 		)
 	case reclaim:
-		written, deleted := []string{beats, workers, open, ended, names, uploads}, []string{beats, workers, open}
-		listed := []string{beats, open, runs, ended} // runs and ended: for the index of those of an earlier version
-		if b.Deployment.Storage.KeepDocuments > 0 {  // the documents of runs expire
+		written := []string{beats, workers, open, ended, names, uploads, told, outbox}
+		deleted := []string{beats, workers, open, outbox}
+		listed := []string{beats, open, runs, ended, outbox} // runs and ended: for the index of those of an earlier version
+		if b.Deployment.Storage.KeepDocuments > 0 {          // the documents of runs expire
 			written = append(written, found)
-			deleted = append(deleted, runs, ended, names, outbox, shards, others)
+			deleted = append(deleted, runs, ended, names, told, shards, others)
 			listed = append(listed, names)
 		}
-		read := []string{record.WorkPrefix} // the plan has the roles of shards
-		if b.Deployment.Notify.Webhook != "" {
-			read = append(read, record.RunsPrefix) // the summaries of ended runs
-			written = append(written, outbox, others)
-			listed = append(listed, outbox)
-			if !slices.Contains(deleted, outbox) {
-				deleted = append(deleted, outbox)
-			}
-		}
 		return join(
-			b.readObjects(read...),
-			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
+			b.readObjects(record.WorkPrefix, record.RunsPrefix), // the roles of shards, and the summaries of ended runs
+			b.listObjects(record.PromptsPrefix),                 // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
 			b.queryDocuments(listed...),
@@ -109,6 +100,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.sendMessages(host.CoordinateQueue),
 			b.invokeFunctions(submit, plan),
 			b.scaleFleets(),
+			b.putEvents(),
 			b.readSecrets(func(name string) bool { return name == b.Deployment.Notify.Secret }),
 		)
 	case interrupt:

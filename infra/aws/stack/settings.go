@@ -25,7 +25,7 @@ type Settings struct {
 	WorkerBinary string // path of the worker program for x86_64; needed if Machines
 	BootScript   string // script that a machine runs when it starts; needed if Machines
 	Zones        int    // number of availability zones with machines, 1 to 6; 0 is all
-	Email        string // address for alarms and the budget; "" for none
+	Email        string // address for events, alarms and the budget; "" for none
 	Budget       int    // US dollars a month; 0 for no budget. Left out if the region lacks budgets
 }
 

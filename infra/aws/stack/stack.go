@@ -63,6 +63,7 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 		b.machines()
 	}
 	b.monitoring(queues)
+	b.eventBus()
 	b.userPolicies()
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)

@@ -52,6 +52,7 @@ const (
 	reads       = catalog.DynamoDBReads
 	messages    = catalog.SQSRequests
 	secrets     = catalog.SecretRequests
+	busEvents   = catalog.BusEvents
 	invocations = catalog.LambdaCalls
 	durations   = catalog.LambdaTime
 	logs        = catalog.LambdaLogs
@@ -80,6 +81,8 @@ func requests(counts map[fakeaws.RequestKind]fakeaws.Count, scale func(fakeaws.R
 			s[messages] += n * each
 		case k.Service == fakeaws.Secrets:
 			s[secrets] += n
+		case k.Service == fakeaws.EventBridge:
+			s[busEvents] += n // of one event each
 		}
 	}
 	return s
@@ -104,7 +107,8 @@ func (s sums) lines(p prices, times float64) (out []Line) {
 	}{
 		{objectPuts, "requests", p.S3Put}, {objectGets, "requests", p.S3Get}, {writes, "units", p.Write},
 		{reads, "units", p.Read},
-		{messages, "requests", p.SQS}, {secrets, "requests", p.SecretRequest}, {invocations, "invocations", p.Invocation},
+		{messages, "requests", p.SQS}, {secrets, "requests", p.SecretRequest}, {busEvents, "events", p.BusEvent},
+		{invocations, "invocations", p.Invocation},
 		{durations, "GB-seconds", p.GBSecond}, {logs, "GB", p.LogGB},
 	} {
 		if n := s[of.what] * times; n > 0 {

@@ -14,6 +14,7 @@ type prices struct {
 	SQS                    float64 // a request of standard queues, for each 64 KiB
 	Invocation, GBSecond   float64 // of Lambda, arm64
 	SecretRequest          float64
+	BusEvent               float64
 	LogGB                  float64
 	Alarm, Secret          float64 // a month
 	FreeSQS                float64 // free requests a month (permanent free tier)
@@ -33,6 +34,7 @@ var usEast1 = prices{
 	SQS:        listed.Unit(catalog.SQSRequests),
 	Invocation: listed.Unit(catalog.LambdaCalls), GBSecond: listed.Unit(catalog.LambdaTime),
 	SecretRequest: listed.Unit(catalog.SecretRequests),
+	BusEvent:      listed.Unit(catalog.BusEvents),
 	LogGB:         listed.Unit(catalog.LambdaLogs),
 	Alarm:         0.10, Secret: 0.40,
 	FreeSQS: 1e6, FreeCalls: 1e6, FreeSeconds: 400_000, FreeAlarms: 10, FreeLogGB: 5,

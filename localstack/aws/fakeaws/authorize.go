@@ -124,6 +124,12 @@ func (c *Cloud) iamRequests(q *request) []iam.Request {
 	case Lambda:
 		name, _, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, functionsPath), "/")
 		return one("lambda:InvokeFunction", arn("lambda", "function:"+name), nil)
+	case EventBridge:
+		var all []iam.Request
+		for _, bus := range busesOf(q) {
+			all = append(all, iam.Request{Action: "events:" + q.operation, Resource: arn("events", "event-bus/"+bus)})
+		}
+		return all
 	case AutoScaling:
 		group := q.form.Get("AutoScalingGroupName")
 		if id := q.form.Get("InstanceId"); id != "" {

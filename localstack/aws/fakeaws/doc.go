@@ -11,6 +11,7 @@
 //     follows chains.
 //   - Auto Scaling: the instances of groups are processes, each with its own
 //     metadata service, and with notices of any lead.
+//   - EventBridge: PutEvents on the deployment's bus, and entries that are refused.
 //   - IAM: functions and instances are limited to the roles of the stack's
 //     template, if it is given.
 //   - Faults: lost replies and throttled requests, drawn from a seed.

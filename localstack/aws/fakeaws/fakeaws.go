@@ -48,6 +48,12 @@ type Options struct {
 	Concurrency int
 	// Events configures the delivery of events.
 	Events Delivery
+	// Taken is told of each event that is put on the deployment's bus. Its answer, if not "",
+	// is the code of the error with which EventBridge refuses the event; nil takes all.
+	Taken func(e BusEvent) (code string)
+	// Certificates is a file with the certificates that functions trust besides the
+	// system's; "" adds none.
+	Certificates string
 	// Faults are injected into requests.
 	Faults Faults
 	// Roles limit what functions, instances and users may do; nil allows
@@ -167,6 +173,8 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.lambda.serveInvoke(w, q)
 	case q.service == AutoScaling:
 		c.Groups.serve(w, q)
+	case q.service == EventBridge:
+		c.putEvents(w, q)
 	default:
 		c.forward(w, q)
 	}

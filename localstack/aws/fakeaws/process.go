@@ -51,6 +51,9 @@ func (l *lambda) start(function, id string) (*process, error) {
 		"AWS_LAMBDA_FUNCTION_NAME="+l.cloud.at.FunctionName(function),
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE="+strconv.Itoa(Memory(function)),
 		"AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(l.cloud.URL, "http://")+runtimePath+id)
+	if file := l.cloud.options.Certificates; file != "" {
+		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+file)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	if err := l.begin(p); err != nil {

@@ -17,6 +17,7 @@ const (
 	Secrets     = "SecretsManager"
 	Lambda      = "Lambda"
 	AutoScaling = "AutoScaling"
+	EventBridge = "EventBridge"
 	Other       = "other"
 )
 
@@ -51,6 +52,8 @@ func readRequest(r *http.Request) (*request, error) {
 		q.service, q.operation = SQS, operation
 	case target == "secretsmanager":
 		q.service, q.operation = Secrets, operation
+	case target == "AWSEvents":
+		q.service, q.operation = EventBridge, operation
 	case target != "":
 		q.service, q.operation = Other, operation
 	case strings.HasPrefix(r.URL.Path, functionsPath):

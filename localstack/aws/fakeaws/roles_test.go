@@ -32,6 +32,7 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	const eventOn = `{"Entries":[{"Source":"rollout/x","DetailType":"x","Detail":"{}","EventBusName":`
 	const put, work, prompts = `{"TableName":"acme","Item":{"p":{"S":"run/"},"k":{"S":"run/1"}}}`,
 		"/acme-batches/team-a/work/r/1", "/acme-batches/team-a/prompts/x.jsonl"
 	for _, r := range []struct {
@@ -52,6 +53,12 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 			`{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusOK},
 		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.SendMessageBatch",
 			`{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusBadRequest},
+		{"reclaim", "", http.MethodPost, "/", "AWSEvents.PutEvents", eventOn + `"acme-events"}]}`, "", http.StatusOK},
+		{"reclaim", "", http.MethodPost, "/", "AWSEvents.PutEvents", eventOn + `"other"}]}`, "", http.StatusBadRequest},
+		{"finalize", "", http.MethodPost, "/", "AWSEvents.PutEvents", eventOn + `"acme-events"}]}`, "",
+			http.StatusBadRequest},
+		{"worker", "acme-small", http.MethodPost, "/", "AWSEvents.PutEvents", eventOn + `"acme-events"}]}`, "",
+			http.StatusBadRequest},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), r.method, c.URL+r.path, strings.NewReader(r.body))
 		if err != nil {
@@ -75,7 +82,7 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 				answer.StatusCode, r.status)
 		}
 	}
-	if n := len(c.DeniedRequests()); n != 6 {
-		t.Errorf("%d requests were denied, want 6: %v", n, c.DeniedRequests())
+	if n := len(c.DeniedRequests()); n != 9 {
+		t.Errorf("%d requests were denied, want 9: %v", n, c.DeniedRequests())
 	}
 }
