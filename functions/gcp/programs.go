@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -155,24 +156,27 @@ func serveFinalize(_ context.Context, s *gcp.Stack) http.Handler {
 }
 
 // serveReclaim serves the timer, every minute. It scales up the machines of pools whose
-// work waits, and withdraws requests for machines where none waits any more.
+// work waits, withdraws requests for machines where none waits any more, and tells people what
+// happened.
 func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 	machines := autoscaler.ForInstallation(s, 0)
+	notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, s.EventTopic())
 	o := reclaim.ScheduleOptions{
 		Timings: host.Timings(s.Deployment.Health),
 		OnNeed:  machines.Record,
 		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check},
 
-		Notifier:      notify.ForDeployment(s.Ports, s.Deployment, s.Secrets),
+		Notifier:      notifier,
 		KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
-		if err := reclaim.ScanOnce(ctx, s.Ports, o); err != nil {
+		err := reclaim.ScanOnce(ctx, s.Ports, o)
+		if err == nil {
+			machines.Settle(ctx)
+		} else {
 			machines.ScaleUp(ctx) // for the demand that the scan saw
-			return err
 		}
-		machines.Settle(ctx)
-		return nil
+		return errors.Join(err, notifier.DeliverOnce(ctx)) // last: a receiver may take its time
 	})
 }
 

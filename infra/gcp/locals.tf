@@ -80,12 +80,13 @@ locals {
       memory      = "512Mi"
       concurrency = 2
       instances   = 1
-      # With a webhook it reads the summaries of ended runs, and signs their events.
-      reads     = concat([local.prompts, local.work, local.owner], local.notifies ? [local.runs] : [])
+      # It tells people of runs that have ended, by their summaries. With a webhook it signs
+      # the events.
+      reads     = [local.prompts, local.work, local.runs, local.owner]
       creates   = []
       removes   = []
       documents = ["read", "write", "remove"]
-      publishes = ["coordinate", "submit", "plan"]
+      publishes = ["coordinate", "submit", "plan", local.events]
       secrets   = local.notifies ? [var.settings.notify_secret] : []
     }
     interrupt = {

@@ -4,6 +4,7 @@
 #   topic ──▶ subscription ──push──▶ function      (push)
 #                          ──pull──▶ worker        (pull)
 #                          ──dead letters──▶ topic-dead
+#   events ──▶ subscriptions that people make  (what is told of runs and machines)
 
 locals {
   # The function that each topic is pushed to.
@@ -23,10 +24,13 @@ locals {
   push_seconds = 600        # the most that Pub/Sub waits; functions hand back after 540 s
   kept         = "1209600s" # 14 days: the messages of a paused run must survive
   attempts     = 16         # deliveries before a message is a dead letter
+  # The topic of the events that people are told, which reclaim publishes. It has no
+  # subscription: people make those that they want. Without one a message is gone at once.
+  events = "events"
 }
 
 resource "google_pubsub_topic" "topic" {
-  for_each     = toset(concat(keys(local.pushes), keys(local.pulls), tolist(local.dead_letters)))
+  for_each     = toset(concat(keys(local.pushes), keys(local.pulls), tolist(local.dead_letters), [local.events]))
   name         = "${var.settings.topics}${each.key}"
   kms_key_name = var.kms_key == "" ? null : var.kms_key
   message_storage_policy {

@@ -31,6 +31,7 @@ const (
 const (
 	objectsTopic  = "objects"
 	machinesTopic = "machines"
+	eventsTopic   = "events"
 )
 
 // names returns an attribute of the resources of the type, sorted.
@@ -57,7 +58,9 @@ func TestTopicsAndSubscriptionsAreThoseOfTheProduct(t *testing.T) {
 		want[i] = "rollout-" + want[i]
 	}
 	slices.Sort(want)
-	if d := cmp.Diff(want, d.names("google_pubsub_topic", "name")); d != "" {
+	topics := append([]string{"rollout-" + eventsTopic}, want...) // to which people subscribe
+	slices.Sort(topics)
+	if d := cmp.Diff(topics, d.names("google_pubsub_topic", "name")); d != "" {
 		t.Errorf("topics (-want +got)\n%s", d)
 	}
 	if d := cmp.Diff(want, d.names("google_pubsub_subscription", "name")); d != "" {
@@ -147,7 +150,7 @@ func TestProgramsMayPublishWhatTheySend(t *testing.T) {
 		host.PlanFunction:       {host.PlanFunction, host.CoordinateQueue, dead(host.TaskQueue)},
 		host.CoordinateFunction: append(pools, host.PlanFunction, host.FinalizeFunction, dead(host.CoordinateQueue)),
 		host.FinalizeFunction:   {host.FinalizeFunction, host.CoordinateQueue, dead(host.TaskQueue)},
-		host.ReclaimFunction:    {host.CoordinateQueue, host.SubmitFunction, host.PlanFunction},
+		host.ReclaimFunction:    {host.CoordinateQueue, host.SubmitFunction, host.PlanFunction, eventsTopic},
 		host.APIFunction:        {host.CoordinateQueue, host.SubmitFunction},
 		"worker":                append([]string{host.CoordinateQueue}, deadPools...),
 	}

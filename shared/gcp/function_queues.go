@@ -26,6 +26,8 @@ const (
 	ObjectsTopic = "objects"
 	// MachinesTopic has the audit log's entries about machines.
 	MachinesTopic = "machines"
+	// EventsTopic has the events that people are told; see EventTopic.
+	EventsTopic = "events"
 )
 
 // pushed reports whether the messages of a queue are pushed to functions.

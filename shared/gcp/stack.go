@@ -28,6 +28,7 @@ type Stack struct {
 	Secrets    secret.Store
 	Google     Config // for probes
 	rest       *rest  // for services of which a few methods are used
+	topics     *Queues
 }
 
 // StackOptions configure OpenStack. The zero value suits a command.
@@ -83,6 +84,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 	}
 	return &Stack{
 		rest:       services,
+		topics:     queues,
 		Deployment: d,
 		Ports: host.Ports{
 			Blobs:  blob.Reliable(o.Meter.Blobs(bucket), retry.Policy{}),
@@ -131,3 +133,6 @@ func (s *Stack) Stores() cloud.Stores {
 func (s *Stack) ObjectURL(key string) string {
 	return "gs://" + s.Deployment.Cloud.GCS.Bucket + "/" + s.Deployment.Cloud.GCS.Prefix + key
 }
+
+// EventTopic returns the stack's topic of Pub/Sub for the events that people are told.
+func (s *Stack) EventTopic() *EventTopic { return NewEventTopic(s.topics) }

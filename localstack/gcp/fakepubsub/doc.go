@@ -14,5 +14,5 @@
 //
 // Messages are delivered in no order, twice or late if a test wants that (Faults).
 // The clock is the machine's, or a test's (Advance). What rollout does not use, such
-// as ordering, filters and exactly-once delivery, is Unimplemented.
+// as ordered subscriptions, filters and exactly-once delivery, is Unimplemented.
 package fakepubsub

@@ -19,6 +19,7 @@ const (
 	maxDeadline     = 600       // seconds
 	maxAttributes   = 100
 	maxAttribute    = 1024 // bytes of an attribute's value
+	maxOrderingKey  = 1024 // bytes
 )
 
 // Publish puts messages into a topic.
@@ -40,6 +41,14 @@ func (s *Server) Publish(_ context.Context, in *pb.PublishRequest) (*pb.PublishR
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range in.Messages {
+		if s.options.Published == nil {
+			break
+		}
+		if err := s.options.Published(in.Topic, m); err != nil {
+			return nil, err
+		}
+	}
 	out := &pb.PublishResponse{}
 	for _, m := range in.Messages {
 		out.MessageIds = append(out.MessageIds, s.enqueue(subs, m))
@@ -53,8 +62,8 @@ func checkMessage(m *pb.PubsubMessage) error {
 		return status.Error(codes.InvalidArgument, "One or more messages in the publish request is empty.")
 	case len(m.Attributes) > maxAttributes:
 		return status.Errorf(codes.InvalidArgument, "A message has %d attributes", len(m.Attributes))
-	case m.OrderingKey != "":
-		return status.Error(codes.Unimplemented, "a message has an ordering key")
+	case len(m.OrderingKey) > maxOrderingKey:
+		return status.Errorf(codes.InvalidArgument, "The ordering key has %d bytes", len(m.OrderingKey))
 	}
 	for key, value := range m.Attributes {
 		if key == "" || len(key) > 256 || len(value) > maxAttribute {

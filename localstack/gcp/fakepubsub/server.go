@@ -34,6 +34,9 @@ type Options struct {
 	// topic of dead letters, both by their resource names. If not, the message stays, and
 	// is delivered again. nil always allows it.
 	MayForward func(subscription, topic string) bool
+	// Published is told of each message before it is put into a topic, by the topic's resource
+	// name. Its error is the answer to the request, which then has no effect; nil takes all.
+	Published func(topic string, m *pb.PubsubMessage) error
 	// Stats is told of every request and answer, to count them; optional.
 	Stats stats.Handler
 }
