@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -35,6 +36,11 @@ type Settings struct {
 	FromNone bool
 	// More is further config.
 	More string
+	// Told gets what people are told by the cloud's own channel; nil is not asked.
+	Told *Inbox
+	// Webhook is served over TLS to the functions, as the webhook of the config, whose secret
+	// is WebhookSecret; nil has none.
+	Webhook http.Handler
 	// Faults, if not 0, is the seed of faults: messages come more than once and in any
 	// order, replies are lost, and requests are refused for the moment.
 	Faults uint64
@@ -103,6 +109,9 @@ type Installation interface {
 	Get(path string) []byte
 	// Machines are those that exist.
 	Machines() []Machine
+	// BreakMachines says whether machines that come from now on fail before their worker
+	// starts. The first call comes before the first machine.
+	BreakMachines(broken bool)
 	// Crash kills a process of a function with SIGKILL. The next call starts another one.
 	Crash(function string)
 	// Minutes is how many times the timer has called its function. Its minutes are short.

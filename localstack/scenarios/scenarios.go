@@ -25,6 +25,7 @@ var All = []Scenario{
 	{"the files of a large run are written in segments", largeRunIsWrittenInSegments},
 	{"an upload starts machines that end when idle", uploadStartsMachines},
 	{"lost and preempted machines change no byte", lostAndPreemptedMachines},
+	{"people are told in order, and nothing waits for them", peopleAreTold},
 	{"commands and the API tell the same", commandsAndAPI},
 	{"a stopped run keeps its answers", stoppedRunKeepsItsAnswers},
 	{"a paused run sends no request and goes on", pausedRunGoesOn},

@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"rollout/localstack/aws/fakeaws"
 	"rollout/localstack/aws/iam"
@@ -38,6 +44,12 @@ func onAWS() scenarios.Cloud {
 		Leads: []time.Duration{0, 3 * time.Second, 30 * time.Second, 2 * time.Minute},
 		Deploy: func(t *testing.T, s scenarios.Settings) scenarios.Installation {
 			return deploy(t, s, func(o *fakeaws.Options) {
+				o.Taken = func(e fakeaws.BusEvent) (code string) {
+					if s.Told != nil && !s.Told.Take(e.Detail) {
+						return "InternalFailure"
+					}
+					return ""
+				}
 				if o.Seed = s.Faults; s.Faults != 0 {
 					o.Events = fakeaws.Delivery{Copies: 3, Jitter: 300 * time.Millisecond}
 					o.Faults = fakeaws.Faults{LostReplies: 15, Throttled: 10}
@@ -52,9 +64,10 @@ type account struct {
 	t           *testing.T
 	dir         string // with its rollout.toml
 	deployment  config.Deployment
-	group       string // of its machines
-	faults      bool   // the account has them
-	mayBeDenied bool   // the test provokes denied requests
+	group       string       // of its machines
+	faults      bool         // the account has them
+	mayBeDenied bool         // the test provokes denied requests
+	broken      *atomic.Bool // machines that come; see BreakMachines
 }
 
 // installation is an account, and what the scenarios' tests can do with it.
@@ -82,6 +95,13 @@ func deploy(t *testing.T, s scenarios.Settings, change func(*fakeaws.Options)) *
 	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n"+
 		"[cloud.s3]\nbucket = %q\nprefix = %q\n[cloud.fleet]\n", name, "bucket-"+name, scenarios.Prefix) + s.Fleet() +
 		timings + s.Config()
+	certificates := ""
+	if s.Webhook != nil {
+		receiver := httptest.NewTLSServer(s.Webhook)
+		t.Cleanup(receiver.Close)
+		text += scenarios.WebhookConfig(receiver.URL)
+		certificates = certificateOf(t, receiver)
+	}
 	a := &account{t: t, dir: t.TempDir(), faults: s.Faults != 0}
 	scenarios.Write(t, a.dir, "rollout.toml", text)
 	var err error
@@ -91,12 +111,15 @@ func deploy(t *testing.T, s scenarios.Settings, change func(*fakeaws.Options)) *
 	a.group = a.deployment.Cloud.FleetName(scenarios.Pool)
 	o := fakeaws.Options{Config: text, Minute: time.Second, Timeout: 20 * time.Second, BatchWindow: 100 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(&testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	o.Roles = roles(t, a.deployment)
+	o.Roles, o.Certificates = roles(t, a.deployment), certificates
 	if change != nil {
 		change(&o)
 	}
 	if a.Deployed, err = fakeaws.Deploy(t.Context(), programs, o); err != nil {
 		t.Fatal(err)
+	}
+	if s.Webhook != nil {
+		a.createSecret(scenarios.WebhookSecretName, scenarios.WebhookSecret)
 	}
 	t.Cleanup(func() {
 		a.Close()
@@ -115,6 +138,40 @@ func deploy(t *testing.T, s scenarios.Settings, change func(*fakeaws.Options)) *
 		}
 	}
 	return a
+}
+
+// certificateOf returns a file with the certificate of a server.
+func certificateOf(t *testing.T, s *httptest.Server) string {
+	t.Helper()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return scenarios.Write(t, t.TempDir(), "ca.pem", string(text))
+}
+
+// createSecret makes a secret of the deployment.
+func (a *account) createSecret(name, value string) {
+	a.t.Helper()
+	full := a.deployment.Cloud.Secrets.Prefix + name
+	if _, err := secretsmanager.NewFromConfig(a.Stack.AWS).CreateSecret(a.t.Context(),
+		&secretsmanager.CreateSecretInput{Name: &full, SecretString: &value}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// BreakMachines lets the program of the next machines be missing, or be there.
+func (a *account) BreakMachines(broken bool) {
+	if a.broken == nil {
+		a.broken = &atomic.Bool{}
+		worker, missing := programs.Path("gpuworker"), filepath.Join(a.dir, "missing")
+		a.Groups.Make(a.group, a.deployment.Cloud.Fleet.MaxMachines, func(in *fakeaws.Instance) *exec.Cmd {
+			cmd := exec.Command(worker, "--cloud", config.ProviderAWS, "--pool", scenarios.Pool)
+			if a.broken.Load() {
+				cmd = exec.Command(missing)
+			}
+			cmd.Env = append(in.Environment(), "PATH="+os.Getenv("PATH"), "HOME=/nonexistent")
+			return cmd
+		})
+	}
+	a.broken.Store(broken)
 }
 
 // testLog writes to the test's log.

@@ -110,6 +110,7 @@ type fixture struct {
 	machine  *process       // the worker; nil if none works
 	serial   int            // of the last upload
 	answered identity.RunID // a run that has ended
+	hook     *scenarios.Inbox
 }
 
 // newFixture deploys a config, with more variables of Terraform, and calls the timer more

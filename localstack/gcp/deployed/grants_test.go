@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollout/localstack/gcp/iam"
+	"rollout/localstack/scenarios"
 )
 
 // Flags of TestGrants.
@@ -36,14 +37,19 @@ func TestGrants(t *testing.T) {
 		name, secrets string
 		scenarios     []scenario
 	}{
-		{"callers with a role", `"hf-token"`, uses},
+		{"callers with a role", `"hf-token", "webhook-key"`, uses},
 		{"callers with a token", `"hf-token", "api-token"`, []scenario{{"the API", callAPI}}},
 	} {
 		if !t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(deployment, "[[pool]]", "secrets.allowlist = ["+c.secrets+"]\n[[pool]]", 1)
+			if strings.Contains(c.secrets, scenarios.WebhookSecretName) {
+				text += webhookConfig
+			}
 			f := newFixture(t, text, map[string]any{"viewers": []string{"user:" + viewer},
 				"operators": []string{"user:" + operator}})
 			f.engine = inferenceServer(t, 0)
+			f.hook = &scenarios.Inbox{Secret: f.options.SecretText}
+			f.serve(t, webhookHost, f.hook)
 			f.hurry(t)
 			needs := f.learnNeeds(t, c.scenarios)
 			var todo []string
@@ -65,6 +71,13 @@ func TestGrants(t *testing.T) {
 		}
 	}
 }
+
+// The webhook of a deployment.
+const (
+	webhookHost   = "hooks.example.com"
+	webhookConfig = "[notify]\nwebhook = \"https://" + webhookHost + "/events\"\nsecret = \"" +
+		scenarios.WebhookSecretName + "\"\n"
+)
 
 // hurry ends the backoff of messages, again and again, until the test ends.
 func (f *fixture) hurry(t *testing.T) {

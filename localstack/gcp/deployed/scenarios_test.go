@@ -36,6 +36,7 @@ type scenario struct {
 // uses together need every grant of a plan.
 var uses = []scenario{
 	{"a batch", answerBatch},
+	{"an end that people are told", tell},
 	{"the timer", func(ctx context.Context, f *fixture) error { return f.Tick(ctx) }},
 	{"a poisoned message", poison},
 	{"a preempted machine", preempt},
@@ -121,6 +122,29 @@ func answerBatch(ctx context.Context, f *fixture) error {
 		f.answered = id
 	}
 	return err
+}
+
+// tell answers a run, and waits until the topic and the webhook have the event of its end.
+func tell(ctx context.Context, f *fixture) error {
+	id, err := f.upload(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.ended(ctx, id); err != nil {
+		return err
+	}
+	subject := record.RunSubject(id)
+	if err := until(ctx, "the end is told", func() (bool, error) {
+		var n record.Notifications
+		_, _, err := host.Load(ctx, f.Ports.Docs, record.NotifyKey(subject), &n)
+		return n.Sequence > 0 && len(n.Pending) == 0, err
+	}); err != nil {
+		return err
+	}
+	if got := f.hook.Of(subject); !slices.Equal(got, []string{"run.completed"}) {
+		return fmt.Errorf("the webhook was told %v", got)
+	}
+	return f.hook.Problem()
 }
 
 // answerManyShards answers a run whose files are written in segments.

@@ -103,11 +103,11 @@ func (s *machines) leave(m *machine, host string) {
 	_ = left.Body.Close() // it is not used
 }
 
-// fail makes the next machines unable to work.
-func (s *machines) fail() {
+// setBroken makes the next machines unable to work, or able again.
+func (s *machines) setBroken(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken = true
+	s.broken = broken
 }
 
 // end ends a machine.
@@ -177,7 +177,7 @@ func TestMachinesComeOnceThereIsQuota(t *testing.T) {
 // other comes.
 func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
 	in := open(t, fromNone)
-	in.machines.fail()
+	in.machines.setBroken(true)
 	id := in.Put(key, scenarios.MixedPrompts(200))
 	scenarios.Eventually(t, "the run pauses", func() bool {
 		var s run.State

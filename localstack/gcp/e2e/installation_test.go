@@ -14,12 +14,18 @@ import (
 	"time"
 
 	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
+	"rollout/events"
 	"rollout/localstack/gcp/fakecompute"
 	"rollout/localstack/gcp/fakefirestore"
 	"rollout/localstack/gcp/fakegcs"
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/fakepubsub"
+	"rollout/localstack/gcp/fakesecrets"
 	"rollout/localstack/gcp/gateway"
 	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
@@ -69,7 +75,9 @@ type faults struct {
 	firestore fakefirestore.Faults
 	pubsub    fakepubsub.Faults
 	storage   *fakegcs.Faults
-	bill      *bill // counts requests; nil counts none
+	bill      *bill            // counts requests; nil counts none
+	told      *scenarios.Inbox // of the topic of events; see scenarios.Settings
+	webhook   http.Handler
 }
 
 // deploy starts an installation without machines until the test ends.
@@ -86,7 +94,11 @@ func deployConfig(t *testing.T, f faults, more string) *installation {
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts processes, and -short is set")
 	}
-	documents, queues := fakefirestore.Options{Faults: f.firestore}, fakepubsub.Options{Faults: f.pubsub}
+	if f.webhook != nil {
+		more += scenarios.WebhookConfig("https://" + webhookHost + "/events")
+	}
+	documents, queues := fakefirestore.Options{Faults: f.firestore}, fakepubsub.Options{Faults: f.pubsub,
+		Published: func(topic string, m *pb.PubsubMessage) error { return deliver(f.told, topic, m) }}
 	if f.bill != nil {
 		documents.Stats, queues.Stats, queues.PullWait = f.bill, f.bill, pullWait
 	}
@@ -113,6 +125,9 @@ func deployConfig(t *testing.T, f faults, more string) *installation {
 	t.Setenv(gcp.FirestoreEmulatorVariable, in.firestore.Address)
 	t.Setenv(gcp.PubSubEmulatorVariable, in.pubsub.Address)
 	in.startGoogle(t)
+	if f.webhook != nil {
+		in.startWebhook(t, f.webhook)
+	}
 
 	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
 	if err != nil {
@@ -175,6 +190,45 @@ func (in *installation) lead(t *testing.T, host string, handler http.Handler) {
 	go func() { _ = server.Serve(listener) }() // it ends with Close
 	t.Cleanup(func() { _ = server.Close() })
 	in.way.Lead(host, listener.Addr().String())
+}
+
+// webhookHost is the host of an installation's webhook.
+const webhookHost = "hooks.example.com"
+
+// startWebhook serves the webhook, and Secret Manager with the key of its signatures, until
+// the test ends.
+func (in *installation) startWebhook(t *testing.T, receiver http.Handler) {
+	t.Helper()
+	in.lead(t, webhookHost, receiver)
+	certificate, err := in.way.Certificate("secretmanager.googleapis.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets, end, err := fakesecrets.Start(grpc.Creds(credentials.NewTLS(certificate)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets.Set("acme-ml", d.Cloud.Secrets.Prefix+scenarios.WebhookSecretName, []byte(scenarios.WebhookSecret))
+	in.way.Lead("secretmanager.googleapis.com", secrets.Address())
+}
+
+// deliver passes what is published to the topic of events on to an inbox, if there is one.
+func deliver(to *scenarios.Inbox, topic string, m *pb.PubsubMessage) error {
+	if to == nil || !strings.HasSuffix(topic, "-"+gcp.EventsTopic) {
+		return nil
+	}
+	if e, _, err := events.Decode(m.Data); err == nil && m.OrderingKey != e.Subject {
+		return status.Errorf(codes.InvalidArgument, "the event of %s has the ordering key %q", e.Subject, m.OrderingKey)
+	}
+	if !to.Take(m.Data) {
+		return status.Error(codes.Unavailable, "the topic takes nothing")
+	}
+	return nil
 }
 
 // service is the process of a function.
@@ -269,6 +323,9 @@ func (in *installation) createTopics(t *testing.T) {
 		in.subscribe(t, topic, dead(host.TaskQueue), function)
 	}
 	in.subscribe(t, host.CoordinateQueue, dead(host.CoordinateQueue), host.CoordinateFunction)
+	if _, err := in.pubsub.CreateTopic(t.Context(), &pb.Topic{Name: in.resource("topics", gcp.EventsTopic)}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // subscribe creates a topic and its subscription. Its messages are pushed to the
