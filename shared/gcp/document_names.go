@@ -88,5 +88,5 @@ func (m names) ranges(prefix string) (begins []string) {
 // be delivered. The list must not change during the life of a database, except for kinds of
 // documents that it never had.
 func ListedDocuments() []string {
-	return []string{"run", "open", "ended", "named", "beat", "content", "outbox"}
+	return []string{"run", "open", "ended", "named", "beat", "snapshot", "content", "outbox"}
 }
