@@ -10,11 +10,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/cli"
 	"rollout/gpuworker/tinylm/export"
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
+	"rollout/shared/installation"
 )
 
 func modelCommand(e *Env) *cobra.Command {
@@ -32,7 +32,7 @@ func modelCommand(e *Env) *cobra.Command {
 type modelSource struct {
 	model, snapshot string
 	chat            string
-	dir             *string
+	location        *installation.Location // of the snapshot
 }
 
 // Values of --chat.
@@ -57,11 +57,11 @@ func (s *modelSource) chatTurns(c *cobra.Command) (bool, error) {
 
 // modelFlags adds the flags that name a model.
 func modelFlags(c *cobra.Command) *modelSource {
-	s := &modelSource{dir: c.Flags().String("dir", "", "the installation's `folder`, for --snapshot (default: $"+
-		cli.DirVariable+")")}
+	s := &modelSource{location: locationFlags(c)}
 	c.Flags().StringVar(&s.model, "model", tinyName,
 		"tiny (the built-in model), or a `file` or folder of weights, such as a restored snapshot")
-	c.Flags().StringVar(&s.snapshot, "snapshot", "", "a training's `snapshot` in --dir: its id or a unique prefix of it")
+	c.Flags().StringVar(&s.snapshot, "snapshot", "",
+		"a training's `snapshot` in --dir or --cloud: its id or a unique prefix of it")
 	c.MarkFlagsMutuallyExclusive("model", "snapshot")
 	return s
 }
@@ -162,11 +162,11 @@ func readWeights(path string) ([]byte, error) {
 
 // readSnapshot reads the model from a snapshot. It verifies the whole snapshot first.
 func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m loadedModel, err error) {
-	_, store, closeAll, err := e.openSnapshots(c, *s.dir)
+	in, store, err := e.openSnapshots(c, *s.location)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
+	defer func() { err = errors.Join(err, in.Close()) }()
 	snap, err := findSnapshot(c.Context(), store, s.snapshot)
 	if err != nil {
 		return m, err

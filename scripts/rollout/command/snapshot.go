@@ -15,7 +15,6 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/terminal"
-	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -33,14 +32,15 @@ func snapshotCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// openSnapshots opens an installation on this machine and its snapshots. The caller must call the returned function to
-// close it.
-func (e *Env) openSnapshots(c *cobra.Command, dir string) (*installation.Local, snapshot.Store, func() error, error) {
-	l, closeAll, err := e.openLocal(c, dir)
+// openSnapshots opens an installation and its snapshots. The caller closes the installation.
+func (e *Env) openSnapshots(
+	c *cobra.Command, p installation.Location,
+) (*installation.Installation, snapshot.Store, error) {
+	in, err := e.open(c, p)
 	if err != nil {
-		return nil, snapshot.Store{}, nil, err
+		return nil, snapshot.Store{}, err
 	}
-	return l, snapshot.Store{Blobs: l.Ports.Blobs, Docs: l.Ports.Docs, Clock: l.Ports.Clock}, closeAll, nil
+	return in, snapshot.Store{Blobs: in.Ports.Blobs, Docs: in.Ports.Docs, Clock: in.Ports.Clock}, nil
 }
 
 // findSnapshot returns the snapshot with that id or unique prefix of an id. It is Invalid if there is none.
@@ -55,7 +55,7 @@ func findSnapshot(ctx context.Context, s snapshot.Store, id string) (snapshot.Sn
 // findSnapshotRun returns the run that text names: first by id or unique prefix among the runs that have snapshots,
 // else as findRun does among all runs of the installation.
 func findSnapshotRun(
-	ctx context.Context, l *installation.Local, s snapshot.Store, text string,
+	ctx context.Context, in *installation.Installation, s snapshot.Store, text string,
 ) (identity.RunID, error) {
 	all, err := s.List(ctx, snapshot.Filter{})
 	if err != nil {
@@ -71,7 +71,7 @@ func findSnapshotRun(
 	if !fault.Is(err, fault.NotFound) {
 		return r.Run, err
 	}
-	if r, err = findRun(ctx, api.New(l.Ports, l.Deployment, cloud.OneMachine()), text); err != nil {
+	if r, err = findRun(ctx, api.New(in.Ports, in.Deployment, in.Profile), text); err != nil {
 		return "", fault.WithKind(fault.Invalid, err, "--run")
 	}
 	return r.Run, nil
@@ -98,7 +98,7 @@ func snapshotListCommand(e *Env) *cobra.Command {
 		Short: "List snapshots, newest first",
 		Args:  arguments(0),
 	}
-	dir := dirFlag(c)
+	location := locationFlags(c)
 	var f snapshot.Filter
 	runName := c.Flags().String("run", "", "only snapshots of "+runFlagHelp)
 	kind := c.Flags().String("kind", "", "only snapshots of this `kind`, such as train_state")
@@ -109,14 +109,14 @@ func snapshotListCommand(e *Env) *cobra.Command {
 		if f.Limit < 0 {
 			return usage(c, "--limit must not be negative")
 		}
-		l, store, closeAll, err := e.openSnapshots(c, *dir)
+		in, store, err := e.openSnapshots(c, *location)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
+		defer func() { err = errors.Join(err, in.Close()) }()
 		f.Kind = snapshot.Kind(*kind)
 		if *runName != "" {
-			if f.Run, err = findSnapshotRun(c.Context(), l, store, *runName); err != nil {
+			if f.Run, err = findSnapshotRun(c.Context(), in, store, *runName); err != nil {
 				return err
 			}
 		}
@@ -164,14 +164,14 @@ func snapshotShowCommand(e *Env) *cobra.Command {
 		Long:  "Shows a snapshot's run, kind, size, metadata and files.\n\n" + snapshotHelp,
 		Args:  arguments(0, "SNAPSHOT"),
 	}
-	dir := dirFlag(c)
+	location := locationFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print a JSON object")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		_, store, closeAll, err := e.openSnapshots(c, *dir)
+		in, store, err := e.openSnapshots(c, *location)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
+		defer func() { err = errors.Join(err, in.Close()) }()
 		snap, err := findSnapshot(c.Context(), store, args[0])
 		if err != nil {
 			return err
@@ -179,14 +179,14 @@ func snapshotShowCommand(e *Env) *cobra.Command {
 		if *asJSON {
 			return writeJSON(e.Out, snap)
 		}
-		_, err = io.WriteString(e.Out, e.snapshotFacts(snap, *dir))
+		_, err = io.WriteString(e.Out, e.snapshotFacts(snap, in))
 		return err
 	}
 	return c
 }
 
 // snapshotFacts formats a snapshot, one fact per line.
-func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
+func (e *Env) snapshotFacts(s snapshot.Snapshot, in *installation.Installation) string {
 	var b strings.Builder
 	sc := screen{now: e.Clock.Now()}
 	for _, f := range [][2]string{
@@ -205,7 +205,7 @@ func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
 	}
 	for _, p := range s.Parts {
 		if id, ok := identity.ParseContentID(p.Content); ok {
-			b.WriteString(sc.fact(p.Role, progress.ObjectPathIn(installation.BucketDir(dir))(identity.ContentKey(id))))
+			b.WriteString(sc.fact(p.Role, progress.SanitizeLine(in.Path(identity.ContentKey(id)), 1000)))
 		}
 	}
 	return b.String()
@@ -219,13 +219,13 @@ func snapshotRestoreCommand(e *Env) *cobra.Command {
 			"not at all.\n\n" + snapshotHelp,
 		Args: arguments(0, "SNAPSHOT", "FOLDER"),
 	}
-	dir := dirFlag(c)
+	location := locationFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		_, store, closeAll, err := e.openSnapshots(c, *dir)
+		in, store, err := e.openSnapshots(c, *location)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
+		defer func() { err = errors.Join(err, in.Close()) }()
 		snap, err := findSnapshot(c.Context(), store, args[0])
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ func snapshotPruneCommand(e *Env) *cobra.Command {
 			"snapshot needs any longer. A training can be resumed from each remaining snapshot.",
 		Args: arguments(0),
 	}
-	dir := dirFlag(c)
+	location := locationFlags(c)
 	runName := c.Flags().String("run", "", "(required) "+runFlagHelp)
 	var r snapshot.Retention
 	c.Flags().IntVar(&r.KeepLast, "keep-last", 3, "keep the newest `n` snapshots")
@@ -31,12 +31,12 @@ func snapshotPruneCommand(e *Env) *cobra.Command {
 		if *runName == "" {
 			return usage(c, "--run is missing: name the run whose snapshots to prune")
 		}
-		l, store, closeAll, err := e.openSnapshots(c, *dir)
+		in, store, err := e.openSnapshots(c, *location)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-		run, err := findSnapshotRun(c.Context(), l, store, *runName)
+		defer func() { err = errors.Join(err, in.Close()) }()
+		run, err := findSnapshotRun(c.Context(), in, store, *runName)
 		if err != nil {
 			return err
 		}
