@@ -27,8 +27,7 @@ type Service struct {
 	in      *Installation
 	values  planned.Object
 	timeout time.Duration
-	env     []string // of the process
-	port    string   // of the process
+	env     []string // of the process, without its port
 	proxy   *httputil.ReverseProxy
 	slots   chan struct{} // for the requests at once that the plan allows
 	fails   atomic.Bool
@@ -37,8 +36,9 @@ type Service struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
-	down  bool // killed, and not started again
-	ready bool // the process listens
+	port  string // of the process
+	down  bool   // killed, and not started again
+	ready bool   // the process listens
 }
 
 // startService starts a planned service, whose front listens there, until the test ends.
@@ -56,20 +56,12 @@ func (in *Installation) startService(t testing.TB, r planned.Resource, front net
 	most := template.Number("max_instance_request_concurrency") * template.Block("scaling").Number("max_instance_count")
 	s := &Service{Name: r.Values.Text("name"), Account: template.Text("service_account"), in: in, values: r.Values,
 		URL: "http://" + front.Addr().String(), timeout: timeout, slots: make(chan struct{}, most)}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, s.port, _ = net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil { // the process takes the port over
-		t.Fatal(err)
-	}
 	environment, end, err := in.Environment(s.Account)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(end)
-	s.env = append(environment, "PORT="+s.port, "LOCAL_ONLY=true", "K_SERVICE="+s.Name)
+	s.env = append(environment, "LOCAL_ONLY=true", "K_SERVICE="+s.Name)
 	var target string
 	for _, e := range container.Blocks("env") {
 		s.env = append(s.env, e.Text("name")+"="+e.Text("value"))
@@ -77,9 +69,14 @@ func (in *Installation) startService(t testing.TB, r planned.Resource, front net
 			target = e.Text("value")
 		}
 	}
-	s.proxy = httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "127.0.0.1:" + s.port})
-	s.proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
-		http.Error(w, "the instance does not answer", http.StatusServiceUnavailable)
+	s.proxy = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.address()})
+			r.SetXForwarded()
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			http.Error(w, "the instance does not answer", http.StatusServiceUnavailable)
+		},
 	}
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
@@ -93,8 +90,23 @@ func (in *Installation) startService(t testing.TB, r planned.Resource, front net
 
 // Start starts the process. Requests wait until it listens.
 func (s *Service) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.start()
+}
+
+// start starts the process with a port that is free. The caller holds mu.
+func (s *Service) start() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	if err := listener.Close(); err != nil { // the process takes the port over
+		return err
+	}
 	cmd := exec.Command(s.in.options.Functions)
-	cmd.Env, cmd.Stdout, cmd.Stderr = s.env, s.in.options.Log, s.in.options.Log
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(s.env), "PORT="+port), s.in.options.Log, s.in.options.Log
 	if err := subprocess.Start(cmd); err != nil {
 		return err
 	}
@@ -103,10 +115,15 @@ func (s *Service) Start() error {
 		_ = cmd.Wait() // it is killed
 		close(ended)
 	}()
+	s.cmd, s.ended, s.port, s.down, s.ready = cmd, ended, port, false, false
+	return nil
+}
+
+// address returns the address of the process.
+func (s *Service) address() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cmd, s.ended, s.down, s.ready = cmd, ended, false, false
-	return nil
+	return "127.0.0.1:" + s.port
 }
 
 // Kill ends the process with SIGKILL. Requests are answered with 503 until Start.
@@ -171,31 +188,50 @@ func (s *Service) admit(r *http.Request) bool {
 	return true
 }
 
-// listens waits until the process listens. It returns false if the process was killed.
+// restarts is how often a process that ends by itself is started again for a request.
+const restarts = 3
+
+// listens waits until the process listens. It returns false if the process was killed, or
+// ends again and again. One that ended by itself is started again, as on Cloud Run: another
+// program may have taken its port.
 func (s *Service) listens(ctx context.Context) bool {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	for {
+	for revived := 0; revived <= restarts; {
+		if s.revive() {
+			revived++
+		}
 		s.mu.Lock()
-		down, ready, ended := s.down, s.ready, s.ended
+		down, ready := s.down, s.ready
 		s.mu.Unlock()
 		if down || ready {
 			return ready && !down
 		}
-		if c, err := net.Dial("tcp", "127.0.0.1:"+s.port); err == nil {
+		if c, err := net.Dial("tcp", s.address()); err == nil {
 			_ = c.Close() // it was a question
 			s.mu.Lock()
 			s.ready = true
 			s.mu.Unlock()
-			return true
+			continue // it may have ended meanwhile
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-ended:
-			return false
 		case <-poll.C:
 		}
+	}
+	return false
+}
+
+// revive starts the process again if it has ended by itself. It reports whether it has.
+func (s *Service) revive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.ended:
+		return !s.down && s.start() == nil
+	default:
+		return false
 	}
 }
 
