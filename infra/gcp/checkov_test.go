@@ -17,11 +17,34 @@ import (
 // reason.
 const exceptions = "checkov.txt"
 
+// withoutKey is the check that everything is encrypted with a key of the user's.
+const withoutKey = "CKV_GCP_83"
+
 // The checks of checkov that the plan does not pass are those of the file of exceptions: no
-// other one fails, and no exception is out of date.
+// other one fails, and no exception is out of date. With a key, the check for one passes.
 func TestCheckovFindsWhatIsAnException(t *testing.T) {
 	t.Parallel()
-	w := newWorkspace(t, nil)
+	for name, c := range map[string]struct {
+		options map[string]any
+		passes  []string // what is an exception otherwise
+	}{
+		"with Google's keys": {nil, nil},
+		"with an own key":    {map[string]any{"kms_key": ownKey}, []string{withoutKey}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			allowed := readExceptions(t)
+			for _, id := range c.passes {
+				delete(allowed, id)
+			}
+			checkov(t, newWorkspace(t, c.options), allowed)
+		})
+	}
+}
+
+// checkov checks a plan, and wants the checks that fail to be the allowed ones.
+func checkov(t *testing.T, w workspace, allowed map[string]bool) {
+	t.Helper()
 	program := filepath.Join(filepath.Dir(tools), "checkov", "bin", "checkov")
 	if _, err := os.Stat(program); err != nil {
 		lacks(t, "checkov")
@@ -55,7 +78,6 @@ func TestCheckovFindsWhatIsAnException(t *testing.T) {
 	if err := json.Unmarshal(out, &report); err != nil || report.Summary.Passed == 0 {
 		t.Fatalf("checkov reports %v, %d passed checks: %.2000s", err, report.Summary.Passed, out)
 	}
-	allowed := readExceptions(t)
 	for _, f := range report.Results.Failed {
 		if _, ok := allowed[f.ID]; !ok {
 			t.Errorf("%s: %s: %s", f.Resource, f.ID, f.Name)

@@ -33,7 +33,7 @@ resource "google_storage_bucket" "data" {
   }
 
   dynamic "encryption" {
-    for_each = var.kms_key == "" ? [] : [var.kms_key]
+    for_each = local.kms_keys
     content {
       default_kms_key_name = encryption.value
     }
@@ -96,7 +96,7 @@ resource "google_firestore_database" "data" {
   deletion_policy                   = "ABANDON" # destroy leaves it
 
   dynamic "cmek_config" {
-    for_each = var.kms_key == "" ? [] : [var.kms_key]
+    for_each = local.kms_keys
     content {
       kms_key_name = cmek_config.value
     }
@@ -124,7 +124,7 @@ resource "google_secret_manager_secret" "secret" {
       replicas {
         location = local.region
         dynamic "customer_managed_encryption" {
-          for_each = var.kms_key == "" ? [] : [var.kms_key]
+          for_each = local.kms_keys
           content {
             kms_key_name = customer_managed_encryption.value
           }
@@ -134,20 +134,6 @@ resource "google_secret_manager_secret" "secret" {
   }
 
   depends_on = [google_kms_crypto_key_iam_member.agent]
-}
-
-# The services that use the key do so with their own accounts.
-resource "google_kms_crypto_key_iam_member" "agent" {
-  for_each = var.kms_key == "" ? {} : {
-    storage   = data.google_storage_project_service_account.agent.member
-    pubsub    = local.pubsub_agent
-    firestore = "serviceAccount:service-${local.number}@gcp-sa-firestore.iam.gserviceaccount.com"
-    secrets   = "serviceAccount:service-${local.number}@gcp-sa-secretmanager.iam.gserviceaccount.com"
-    compute   = "serviceAccount:service-${local.number}@compute-system.iam.gserviceaccount.com"
-  }
-  crypto_key_id = var.kms_key
-  role          = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-  member        = each.value
 }
 
 # Programs of machines and of Cloud Run jobs: the worker, and the scripts that start it.
@@ -164,6 +150,14 @@ resource "google_storage_bucket" "programs" {
   soft_delete_policy {
     retention_duration_seconds = 0
   }
+  dynamic "encryption" {
+    for_each = local.kms_keys
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
+  depends_on = [google_kms_crypto_key_iam_member.agent]
 }
 
 locals {

@@ -19,6 +19,7 @@ resource "google_cloud_run_v2_service" "function" {
     service_account                  = google_service_account.program[each.key].email
     timeout                          = "600s"
     max_instance_request_concurrency = each.value.concurrency
+    encryption_key                   = local.kms_key
 
     scaling {
       min_instance_count = 0
@@ -49,6 +50,7 @@ resource "google_cloud_run_v2_service" "function" {
     google_storage_bucket_iam_member.objects,
     google_storage_bucket_iam_member.bucket,
     google_secret_manager_secret_iam_member.read,
+    google_kms_crypto_key_iam_member.agent,
   ]
 }
 

@@ -28,6 +28,7 @@ resource "google_cloud_run_v2_job" "worker" {
       timeout                       = "3000s" # a worker hands its work over before
       max_retries                   = 0       # a new execution starts what is missing
       gpu_zonal_redundancy_disabled = true    # a job can't have it
+      encryption_key                = local.kms_key
 
       node_selector {
         accelerator = var.cloud_run_gpu
@@ -86,6 +87,7 @@ resource "google_cloud_run_v2_job" "worker" {
     google_storage_bucket_object.worker,
     google_storage_bucket_object.job_script,
     google_secret_manager_secret_iam_member.read,
+    google_kms_crypto_key_iam_member.agent,
   ]
 }
 

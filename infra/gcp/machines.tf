@@ -84,7 +84,7 @@ resource "google_compute_region_instance_template" "machine" {
     labels       = var.settings.pools[each.value.pool].labels
     disk_type    = lookup(local.disk_types, each.value.series, "pd-balanced")
     dynamic "disk_encryption_key" {
-      for_each = var.kms_key == "" ? [] : [var.kms_key]
+      for_each = local.kms_keys
       content {
         kms_key_self_link = disk_encryption_key.value
       }
@@ -142,6 +142,8 @@ resource "google_compute_region_instance_template" "machine" {
   lifecycle {
     create_before_destroy = true
   }
+
+  depends_on = [google_kms_crypto_key_iam_member.agent]
 }
 
 resource "google_compute_region_instance_group_manager" "machines" {

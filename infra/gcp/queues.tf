@@ -32,7 +32,7 @@ locals {
 resource "google_pubsub_topic" "topic" {
   for_each     = toset(concat(keys(local.pushes), keys(local.pulls), tolist(local.dead_letters), [local.events]))
   name         = "${var.settings.topics}${each.key}"
-  kms_key_name = var.kms_key == "" ? null : var.kms_key
+  kms_key_name = local.kms_key
   message_storage_policy {
     allowed_persistence_regions = [local.region]
   }

@@ -103,7 +103,7 @@ variable "database" {
 }
 
 variable "kms_key" {
-  description = "A KMS key of the region for the data and the disks. Empty uses Google's keys."
+  description = "The full name of a KMS key of the region, for all that is stored. Empty uses Google's keys."
   type        = string
   default     = ""
 }

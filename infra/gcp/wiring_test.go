@@ -260,14 +260,6 @@ func TestOptionsChangeTheDeployment(t *testing.T) {
 				len(d.of("google_firestore_database")) == 0 && len(d.of("google_firestore_field")) == 1 &&
 				len(d.of("google_storage_notification")) == 1
 		}},
-		"an own key": {map[string]any{"kms_key": "projects/p/locations/l/keyRings/r/cryptoKeys/k"}, func(d deployment) bool {
-			key := "projects/p/locations/l/keyRings/r/cryptoKeys/k"
-			bucket := slices.IndexFunc(d, func(r resource) bool { return r.Address == "google_storage_bucket.data[0]" })
-			return d[bucket].Values.block("encryption").text("default_kms_key_name") == key &&
-				d.of("google_pubsub_topic")[0].Values.text("kms_key_name") == key &&
-				d.of("google_firestore_database")[0].Values.block("cmek_config").text("kms_key_name") == key &&
-				len(d.of("google_kms_crypto_key_iam_member")) == 5
-		}},
 		"an own network without external addresses": {map[string]any{"subnetwork": "projects/p/regions/r/subnetworks/s",
 			"external_addresses": false}, func(d deployment) bool {
 			at := d.of("google_compute_region_instance_template")[0].Values.block("network_interface")
