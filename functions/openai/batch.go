@@ -21,14 +21,11 @@ import (
 
 // Batch is a batch as OpenAI's API describes it. Times are in seconds since 1970.
 type Batch struct {
-	ID       string `json:"id"`
-	Object   string `json:"object"` // "batch"
-	Endpoint string `json:"endpoint"`
-	Model    string `json:"model,omitempty"`
-	Errors   *struct {
-		Object string       `json:"object"` // "list"
-		Data   []BatchError `json:"data"`
-	} `json:"errors"`
+	ID               string            `json:"id"`
+	Object           string            `json:"object"` // "batch"
+	Endpoint         string            `json:"endpoint"`
+	Model            string            `json:"model,omitempty"`
+	Errors           *BatchErrors      `json:"errors"` // null unless it failed
 	InputFileID      string            `json:"input_file_id"`
 	CompletionWindow string            `json:"completion_window"`
 	Status           string            `json:"status"`
@@ -48,12 +45,18 @@ type Batch struct {
 	Metadata         map[string]string `json:"metadata"`
 }
 
+// BatchErrors are why a batch failed as a whole.
+type BatchErrors struct {
+	Object string       `json:"object"` // "list"
+	Data   []BatchError `json:"data"`
+}
+
 // BatchError is why a batch failed as a whole.
 type BatchError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
-	Line    *int    `json:"line"`
+	Line    *uint64 `json:"line"`
 }
 
 // Counts counts the requests of a batch.
@@ -207,10 +210,7 @@ func (v view) setEnd(b *Batch) {
 		b.ExpiredAt = at
 	case "failed":
 		b.FailedAt = at
-		b.Errors = &struct {
-			Object string       `json:"object"`
-			Data   []BatchError `json:"data"`
-		}{"list", []BatchError{{Code: cmp.Or(string(v.run.Reason), "invalid_file"), Message: v.run.Message}}}
+		b.Errors = v.errors()
 	}
 	if v.run.Items.Done > 0 {
 		id := runFileID(v.id, partOutput)
@@ -220,6 +220,18 @@ func (v view) setEnd(b *Batch) {
 		id := runFileID(v.id, partErrors)
 		b.ErrorFileID = &id
 	}
+}
+
+// errors are the bad lines of a strict batch, or why its run failed.
+func (v view) errors() *BatchErrors {
+	e := &BatchErrors{Object: "list"}
+	for _, bad := range v.asked.BadLines {
+		e.Data = append(e.Data, BatchError{Code: "invalid_line", Message: bad.Message, Line: &bad.Line})
+	}
+	if len(e.Data) == 0 {
+		e.Data = []BatchError{{Code: cmp.Or(string(v.run.Reason), "invalid_file"), Message: v.run.Message}}
+	}
+	return e
 }
 
 // announce lists the batch, has its run made, and returns it.

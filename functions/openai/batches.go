@@ -101,7 +101,7 @@ func (s *Server) createBatch(r *http.Request) (any, error) {
 	key := r.Header.Get("Idempotency-Key")
 	b := record.Batch{Schema: record.Schema, Created: s.Clock.Now().UTC(), File: c.File, FileName: f.Filename,
 		Input: f.input, Endpoint: c.Endpoint, Window: c.Window, Deadline: deadline, Metadata: c.Metadata,
-		Request: requestID(c)}
+		Strict: strings.EqualFold(c.Metadata["strict"], "true"), Request: requestID(c)}
 	switch first, err := s.firstTry(r, key, b.Request); {
 	case err != nil:
 		return nil, err

@@ -37,6 +37,16 @@ func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
 	if _, err := s.Blobs.Stat(ctx, b.Input.Key, b.Input.Version); fault.Is(err, fault.NotFound) {
 		m.Refused = "the file " + b.File + " was deleted before the batch began"
 	}
+	if b.Strict && m.Refused == "" {
+		switch why, err := s.checkStrict(ctx, b, cfg.Request); {
+		case s.refuses(err):
+			m.Refused = err.Error()
+		case err != nil:
+			return err
+		default:
+			m.Refused = why
+		}
+	}
 	cfg.Limits.Deadline, cfg.Input.Dialect = config.Duration(b.Deadline), string(dialect.OpenAI)
 	return s.Create(ctx, m, cfg)
 }

@@ -54,3 +54,27 @@ func TestBatchWithoutItsFileIsRefused(t *testing.T) {
 		t.Errorf("the run is refused with %q", m.Refused)
 	}
 }
+
+func TestStrictBatchIsRefusedForItsBadLines(t *testing.T) {
+	t.Parallel()
+	good := `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"m",` +
+		`"messages":[{"role":"user","content":"hi"}]}}` + "\n"
+	strict := func(b *record.Batch) { b.Strict, b.Endpoint = true, "/v1/chat/completions" }
+	d := newFixture(t)
+	if m := d.batch(good+"\n"+good, strict); m.Refused != "" {
+		t.Errorf("good lines are refused: %s", m.Refused)
+	}
+	d = newFixture(t)
+	m := d.batch(good+"no json\n\n"+strings.Replace(good, "chat/completions", "embeddings", 1)+
+		strings.Replace(good, `"messages":[`, `"messages":[5,`, 1), strict)
+	bad := hosttest.Load[record.Batch](t, d.Ports, record.BatchKey(childID)).BadLines
+	if !strings.Contains(m.Refused, "line 2 is invalid, and 2 further ones") || len(bad) != 3 || bad[1].Line != 4 ||
+		bad[2].Line != 5 || !strings.Contains(bad[2].Message, "messages") {
+		t.Errorf("the run is refused with %q, the lines are %+v", m.Refused, bad)
+	}
+	d = newFixture(t)
+	d.batch(strings.Repeat("no json\n", 500), strict)
+	if bad := hosttest.Load[record.Batch](t, d.Ports, record.BatchKey(childID)).BadLines; len(bad) != 100 {
+		t.Errorf("%d bad lines are noted", len(bad))
+	}
+}

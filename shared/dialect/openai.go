@@ -46,6 +46,26 @@ func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 	return it.openAIBody(body)
 }
 
+// openAIPaths are the ends of the urls of the endpoints. One that ends as another does
+// comes first.
+var openAIPaths = [...]struct {
+	path string
+	e    Endpoint
+}{
+	{"/chat/completions", Chat}, {"/completions", Completion}, {"/responses", Responses},
+	{"/embeddings", Embeddings}, {"/rerank", Rerank}, {"/score", Score},
+}
+
+// URLOf returns OpenAI's url of an endpoint. Example: "/v1/chat/completions".
+func URLOf(e Endpoint) string {
+	for _, known := range openAIPaths {
+		if known.e == e {
+			return "/v1" + known.path
+		}
+	}
+	return ""
+}
+
 // endpointOf returns the endpoint of a line's url: OpenAI's, Azure's without the
 // version, or either after the name of a server. It is "" for any other.
 func endpointOf(url []byte) Endpoint {
@@ -60,13 +80,7 @@ func endpointOf(url []byte) Endpoint {
 	}
 	path, _, _ = strings.Cut(path, "?")
 	path = strings.TrimSuffix(path, "/")
-	for _, known := range []struct {
-		path string
-		e    Endpoint
-	}{
-		{"/chat/completions", Chat}, {"/completions", Completion}, {"/responses", Responses},
-		{"/embeddings", Embeddings}, {"/rerank", Rerank}, {"/score", Score},
-	} {
+	for _, known := range openAIPaths {
 		before, ok := strings.CutSuffix(path, known.path)
 		if ok && (before == "" || strings.HasSuffix(before, "/v1") || before == "/v2" ||
 			strings.HasPrefix(before, "/openai/deployments/")) {

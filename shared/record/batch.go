@@ -7,7 +7,7 @@ import (
 )
 
 // Batch is the document batch/<run>: what the client of a batch API asked for. The API
-// creates it, before submit makes the run; nothing changes it afterwards.
+// creates it, before submit makes the run, which adds what is wrong with a strict one.
 type Batch struct {
 	Schema  int            `json:"schema"`
 	Run     identity.RunID `json:"run"`
@@ -22,8 +22,17 @@ type Batch struct {
 	Window   string            `json:"window"`
 	Deadline time.Duration     `json:"deadline"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Strict refuses the batch if a line is invalid; BadLines are the first such lines.
+	Strict   bool      `json:"strict,omitempty"`
+	BadLines []BadLine `json:"bad_lines,omitempty"`
 	// Request is the content id of the client's request, by which a repeated one is known.
 	Request string `json:"request"`
+}
+
+// BadLine is an invalid line of a strict batch.
+type BadLine struct {
+	Line    uint64 `json:"line"` // from 1
+	Message string `json:"message"`
 }
 
 // BatchPrefix is the prefix of the documents of batches.

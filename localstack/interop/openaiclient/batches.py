@@ -67,6 +67,12 @@ def all_bad():
     assert len(errors) == 3 and all(e["error"]["code"] for e in errors), errors
 
 
+def strict():
+    b = create(upload(request(1) + "\nno json\n").id, metadata={"strict": "true"})
+    b = wait(b, "failed", "completed")
+    assert b.status == "failed" and b.failed_at and [e.line for e in b.errors.data] == [2], b
+
+
 def cancelled():
     text = "\n".join(request(n) for n in range(2000)) + "\n"
     b = client.batches.cancel(create(upload(text).id).id)
@@ -157,7 +163,7 @@ def models():
     assert m.id == "fake" and client.models.retrieve("fake").object == "model", m
 
 
-checks = [whole_life, all_bad, cancelled, pages, lost_reply, errors, deleted, models]
+checks = [whole_life, all_bad, strict, cancelled, pages, lost_reply, errors, deleted, models]
 failed = 0
 for check in checks:
     try:

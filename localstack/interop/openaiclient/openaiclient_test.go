@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"rollout/gpuworker/engine/tiny"
+	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/localstack/tinytest"
 	"rollout/scripts/rollout/serve"
@@ -31,6 +32,9 @@ func installed(t *testing.T) string {
 		}
 		t.Skip(missing)
 	}
+	if _, err := os.ReadDir("."); err != nil { // a cached result is discarded if a script has changed
+		t.Fatal(err)
+	}
 	return python
 }
 
@@ -38,6 +42,9 @@ func installed(t *testing.T) string {
 func TestOpenAIsClientRunsBatches(t *testing.T) {
 	t.Parallel()
 	python := installed(t)
+	if err := scenarios.NoteSources(filepath.Join("..", "..", "..")); err != nil {
+		t.Fatal(err)
+	}
 	programs := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+"/", "rollout/scripts/rollout",
 		"rollout/scripts/fakellm")
