@@ -2,7 +2,10 @@ package emulators
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
+	"rollout/localstack/aws/fakeaws"
 	"rollout/localstack/aws/provision"
 	"rollout/shared/aws"
 	"rollout/shared/config"
@@ -22,13 +26,16 @@ const secretText = "a-secret-text"
 // with the credentials and the endpoint of the environment.
 type doctorFixture struct {
 	Endpoint
+	name    string // of the installation
 	text    string // the config
 	rollout CommandLine
 }
 
 func newDoctorFixture(t *testing.T, e Endpoint) doctorFixture {
 	t.Helper()
-	text := e.Deployment("t"+fresh(), prefix, "hf-token")
+	name := "t" + fresh()
+	text := e.Deployment(name, prefix, "hf-token") + "instance_types = [\"g6.xlarge\", \"g6.2xlarge\"]\n" +
+		"engine_image = \"" + startRegistry(t) + "/vllm:1\"\n"
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +48,25 @@ func newDoctorFixture(t *testing.T, e Endpoint) doctorFixture {
 		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(secretText)}); err != nil {
 		t.Fatal(err)
 	}
-	return doctorFixture{e, text, BuildRollout(t)}
+	// Of the account, the emulators know only buckets, tables, queues and secrets.
+	front, err := fakeaws.Open(fakeaws.Options{Backend: e.URL, Config: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(front.Close)
+	for _, p := range d.Pools {
+		front.Groups.Make(d.Cloud.FleetName(p.Name), 8, func(*fakeaws.Instance) *exec.Cmd { return exec.Command("true") })
+	}
+	e.URL = front.URL
+	return doctorFixture{e, name, text, BuildRollout(t)}
+}
+
+// startRegistry starts a registry that has every container image, and returns its host.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	registry := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(registry.Close)
+	return strings.TrimPrefix(registry.URL, "http://")
 }
 
 // doctor runs `rollout cloud doctor` with a config.
@@ -59,16 +84,24 @@ func (e doctorFixture) doctor(t *testing.T, text string, set []string, args ...s
 func (e doctorFixture) wantHealthy(t *testing.T) {
 	t.Helper()
 	got := e.doctor(t, e.text, nil)
-	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`)
-	out := varying.ReplaceAllString(got.Stdout, " …")
-	const want = `✓ reachability …   …
+	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|(http://)?127.0.0.1:\d+|\d+ GPUs`)
+	out := strings.ReplaceAll(varying.ReplaceAllString(got.Stdout, " …"), e.name, "NAME")
+	const want = `✓ credentials …  arn:aws:iam::000000000000:user/000000000000, by EnvConfigCredentials
+✓ clock …  within 2s of AWS's
+✓ gpu_quota …  default: 256 vCPUs of L-3819A6DF
+✓ machine_types …  g6.xlarge, g6.2xlarge in a, b
+✓ machine_image …  ami-0123456789abcdef0
+✓ launches …  1 group
+✓ notification …  uploads to ` + prefix + `prompts/ invoke NAME-submit
+✓ engine_image …   …/vllm:1
+✓ reachability …   …
 ✓ auth …  EnvConfigCredentials
 ✓ object_store …
 ✓ queue …
 ✓ secret_store …  hf-token
 ✓ compute_hint …   …, not on an EC2 instance
 ✓ content_id_roundtrip …
-7 pass, 0 fail —  …
+15 pass, 0 fail —  …
 `
 	if out != want || got.Stderr != "" || got.ExitCode != 0 {
 		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
@@ -94,7 +127,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		fails map[string]string // failing checks, with a part of their error
 	}{
 		"without a bucket": {text: strings.Replace(text, e.Bucket, "missing-bucket", 1), fails: map[string]string{
-			"object_store": "cloud.s3.bucket", "content_id_roundtrip": "cloud.s3.bucket"}},
+			"notification": "cloud.s3.bucket", "object_store": "cloud.s3.bucket", "content_id_roundtrip": "cloud.s3.bucket"}},
 		"without a table": {text: strings.Replace(text, e.Table, "missing-table", 1),
 			fails: map[string]string{"auth": "cloud.dynamodb.table"}},
 		"without queues": {text: strings.Replace(text, "[[pool]]", "[cloud.sqs]\nprefix = \"missing-\"\n[[pool]]",
@@ -104,8 +137,8 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		"without allowed secrets": {text: strings.Replace(text, `"hf-token"`, "", 1),
 			fails: map[string]string{"secret_store": "the allowlist is empty"}},
 		"without credentials": {text: text, set: []string{"AWS_ACCESS_KEY_ID="}, fails: map[string]string{
-			"auth": "sign in", "object_store": "sign in", "queue": "sign in", "secret_store": "sign in",
-			"content_id_roundtrip": "sign in"}},
+			"credentials": "sign in", "auth": "sign in", "object_store": "sign in", "queue": "sign in",
+			"secret_store": "sign in", "content_id_roundtrip": "sign in"}},
 		"unreachable": {text: text, set: []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1"}, fails: map[string]string{
 			"reachability": "DNS", "auth": "DNS", "object_store": "DNS", "queue": "DNS", "secret_store": "DNS",
 			"content_id_roundtrip": "DNS"}},
@@ -119,15 +152,16 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 					Latency             *int64 `json:"latency_ms"`
 				}
 				Summary struct {
-					Passed int `json:"pass_count"`
-					Failed int `json:"fail_count"`
+					Passed  int `json:"pass_count"`
+					Failed  int `json:"fail_count"`
+					Skipped int `json:"skip_count"`
 				}
 			}
 			if err := json.Unmarshal([]byte(got.Stdout), &report); err != nil {
 				t.Fatalf("%v in %s", err, got.Stdout)
 			}
 			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
-				report.Summary.Passed != 7-len(c.fails) {
+				report.Summary.Passed+report.Summary.Skipped != 15-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {

@@ -2,6 +2,8 @@ package emulators
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -79,6 +81,7 @@ func newDoctorFixture(t *testing.T) doctorFixture {
 		"GCE_METADATA_HOST="+metadata)
 	f.text = "schema_version = 1\n[cloud]\nprovider = \"gcp\"\nproject = \"test-project\"\nregion = \"europe-west4\"\n" +
 		"secrets.allowlist = [\"hf-token\"]\n[cloud.gcs]\nbucket = \"" + f.storage.Bucket + "\"\n" +
+		"[cloud.fleet]\nengine_image = \"" + startRegistry(t) + "/vllm:1\"\n" +
 		"[[pool]]\nname = \"small\"\nmodel = \"m\"\ninstance_types = [\"g2-standard-8\", \"g2-standard-12\"]\n" +
 		"[[pool]]\nname = \"task\"\nmodel = \"n\"\nmachines = \"cloud-run\"\n"
 	return f
@@ -110,6 +113,14 @@ func healthyProject() *fakeproject.Project {
 	return p
 }
 
+// startRegistry starts a registry that has every container image, and returns its host.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	registry := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(registry.Close)
+	return strings.TrimPrefix(registry.URL, "http://")
+}
+
 // doctor runs `rollout cloud doctor` with a config.
 func (f doctorFixture) doctor(t *testing.T, text string, set []string, args ...string) CommandResult {
 	t.Helper()
@@ -124,7 +135,7 @@ func (f doctorFixture) doctor(t *testing.T, text string, set []string, args ...s
 func (f doctorFixture) wantHealthy(t *testing.T) {
 	t.Helper()
 	got := f.doctor(t, f.text, nil)
-	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`)
+	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|(http://)?127.0.0.1:\d+|\d+ GPUs`)
 	out := varying.ReplaceAllString(got.Stdout, " …")
 	const want = `✓ credentials …  the machine's account
 ✓ apis …  12 APIs enabled
@@ -133,6 +144,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 ✓ org_policies …  4 constraints of the organisation, none refuses
 ✓ silent_grants …  18 grants to accounts of Google's
 ✓ notification …  uploads to prompts/ go to the topic rollout-objects
+✓ engine_image …   …/vllm:1
 ✓ reachability …   …
 ✓ auth …  the machine's account
 ✓ object_store …
@@ -140,7 +152,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 ✓ secret_store …  hf-token
 ✓ compute_hint …   …, 4520031799277581759
 ✓ content_id_roundtrip …
-14 pass, 0 fail —  …
+15 pass, 0 fail —  …
 `
 	if out != want || got.Stderr != "" || got.ExitCode != 0 {
 		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
@@ -196,7 +208,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 				t.Fatalf("%v in %s, %s", err, got.Stdout, got.Stderr)
 			}
 			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
-				report.Summary.Passed != 14-len(c.fails) {
+				report.Summary.Passed != 15-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {

@@ -24,6 +24,7 @@ import (
 func (s *Stack) Diagnostics(machine capacity.Source) cloud.Diagnostics {
 	remedies := s.remedies()
 	return cloud.Diagnostics{
+		Before:         newAccount(s.AWS, s.Deployment, s.Ports.Clock).probes(),
 		Reach:          reach(s.AWS),
 		Authenticate:   authenticate(s.AWS, s.Ports.Docs),
 		InspectMachine: inspect(NewInstance(s.AWS, machine, InstanceOptions{})),

@@ -57,6 +57,14 @@ var kinds = map[string]fault.Kind{
 	"ValidationError":               fault.Invalid,
 	"ValidationException":           fault.Invalid,
 
+	// EC2, Service Quotas and Systems Manager.
+	"AuthFailure":             fault.Denied,
+	"InvalidAMIID.Malformed":  fault.NotFound,
+	"InvalidAMIID.NotFound":   fault.NotFound,
+	"NoSuchResourceException": fault.NotFound,
+	"ParameterNotFound":       fault.NotFound,
+	"UnauthorizedOperation":   fault.Denied,
+
 	// S3.
 	"AuthorizationHeaderMalformed": fault.Invalid,     // usually: signed for another region
 	"PermanentRedirect":            fault.Invalid,     // the bucket is in another region
@@ -161,6 +169,7 @@ var remedies = map[string]string{
 	"MissingAuthenticationToken":              unknownCredentialsRemedy,
 	"SignatureDoesNotMatch":                   unknownCredentialsRemedy,
 	"UnrecognizedClientException":             unknownCredentialsRemedy,
+	"AuthFailure":                             unknownCredentialsRemedy,
 	"AuthorizationHeaderMalformed":            wrongRegionRemedy,
 	"PermanentRedirect":                       wrongRegionRemedy,
 	"InvalidObjectState":                      "the object is archived: restore it first",

@@ -112,6 +112,8 @@ func (u *Unseen) Error() string { return u.Reason }
 // Names of the doctor's checks. They are wire names.
 const (
 	CheckModels       = "models"
+	CheckModelAccess  = "model_access"
+	CheckEngineImage  = "engine_image"
 	CheckReachability = "reachability"
 	CheckAuth         = "auth"
 	CheckObjectStore  = "object_store"

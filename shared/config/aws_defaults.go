@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // aws is the entry of Amazon Web Services in the table of providers.
 func aws() provider {
@@ -41,3 +44,11 @@ func DefaultFleet() Fleet {
 		EngineImage: "vllm/vllm-openai:v0.21.0-cu129",
 	}
 }
+
+// awsMachineImage is the SSM parameter with the id of AWS's newest machine image that has
+// NVIDIA's driver, Docker and NVIDIA's container toolkit.
+const awsMachineImage = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+
+// ImageOf returns the machine image of a pool on AWS: an image, "ami-…", or the parameter of
+// Systems Manager that has the id of one.
+func (d Deployment) ImageOf(p Pool) string { return cmp.Or(d.MachinesOf(p).AMI, awsMachineImage) }

@@ -1,6 +1,7 @@
 package poolcheck
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,20 +120,26 @@ func weightsOf(index []byte, err error) float64 {
 	return document.Metadata.Bytes
 }
 
+// OfHub reports whether the hub may have a pool's model.
+func OfHub(p config.Pool) bool {
+	return p.ModelSource() == config.ModelOfHub && hubName.MatchString(p.Model)
+}
+
+// ConfigURL returns the address at the hub of the config of a pool's model.
+func (m Models) ConfigURL(p config.Pool) string { return m.fileURL(p, configFile) }
+
+func (m Models) fileURL(p config.Pool, name string) string {
+	hub, revision := cmp.Or(m.Hub, DefaultHub), cmp.Or(p.Revision, "main")
+	return strings.TrimSuffix(hub, "/") + "/" + p.Model + "/resolve/" + url.PathEscape(revision) + "/" + name
+}
+
 // get reads a file of a model from the hub.
 func (m Models) get(ctx context.Context, p config.Pool, name string) ([]byte, error) {
-	hub, revision, client := m.Hub, p.Revision, m.Client
-	if hub == "" {
-		hub = DefaultHub
-	}
-	if revision == "" {
-		revision = "main"
-	}
+	client := m.Client
 	if client == nil {
 		client = http.DefaultClient
 	}
-	at := strings.TrimSuffix(hub, "/") + "/" + p.Model + "/resolve/" + url.PathEscape(revision) + "/" + name
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.fileURL(p, name), nil)
 	if err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "ask the hub")
 	}

@@ -27,6 +27,7 @@ func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
 	for _, r := range c.iamRequests(q) {
 		err := policy.Check(r)
 		if err == nil {
+			c.note(q.caller, r.Action)
 			continue
 		}
 		c.options.Log.ErrorContext(c.ctx, "a role lacks a permission", "caller", q.caller, "operation",
@@ -48,6 +49,24 @@ func (c *Cloud) DeniedRequests() []string {
 	return slices.Clone(c.denied)
 }
 
+// note notes that a policy allowed an action.
+func (c *Cloud) note(caller, action string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.allowed[caller] == nil {
+		c.allowed[caller] = map[string]bool{}
+	}
+	c.allowed[caller][action] = true
+}
+
+// AllowedActions returns the actions that a caller's policy was asked for and allowed,
+// sorted.
+func (c *Cloud) AllowedActions(caller string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.allowed[caller]))
+}
+
 // deny answers that access is denied, in the format of the service.
 func deny(w http.ResponseWriter, service string) {
 	switch service {
@@ -55,6 +74,9 @@ func deny(w http.ResponseWriter, service string) {
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+	case EC2:
+		w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+		refuseEC2(w, http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation.")
 	case AutoScaling:
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>`+
@@ -125,6 +147,9 @@ func (c *Cloud) iamRequests(q *request) []iam.Request {
 		name, _, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, functionsPath), "/")
 		return one("lambda:InvokeFunction", arn("lambda", "function:"+name), nil)
 	case EventBridge:
+		if q.operation == "ListRuleNamesByTarget" { // it knows no resources
+			return one("events:"+q.operation, "*", nil)
+		}
 		var all []iam.Request
 		for _, bus := range busesOf(q) {
 			all = append(all, iam.Request{Action: "events:" + q.operation, Resource: arn("events", "event-bus/"+bus)})
@@ -136,6 +161,20 @@ func (c *Cloud) iamRequests(q *request) []iam.Request {
 			group = cmp.Or(c.Groups.groupOf(id), q.session())
 		}
 		return one("autoscaling:"+q.operation, arn("autoscaling", "autoScalingGroup:7-8:autoScalingGroupName/"+group), nil)
+	case EC2: // the doctor's actions know no resources
+		return one("ec2:"+q.operation, "*", nil)
+	case Quotas:
+		return one("servicequotas:"+q.operation, "*", nil)
+	case Systems:
+		var in struct{ Name string }
+		_ = json.Unmarshal(q.body, &in)
+		owner := iam.Account
+		if strings.HasPrefix(in.Name, "/aws/") { // a public parameter
+			owner = ""
+		}
+		return one("ssm:"+q.operation, "arn:aws:ssm:"+Region+":"+owner+":parameter"+in.Name, nil)
+	case STS: // anyone may ask who they are
+		return nil
 	}
 	return one(q.operation, "unknown", nil)
 }
@@ -201,6 +240,8 @@ func s3IAMRequests(q *request) []iam.Request {
 			resource += "/" + key
 		}
 		return []iam.Request{{Action: "s3:" + q.operation, Resource: resource}}
+	case getNotification:
+		return []iam.Request{{Action: "s3:GetBucketNotification", Resource: arn}}
 	case "ListObjectVersions":
 		return []iam.Request{{Action: "s3:ListBucketVersions", Resource: arn,
 			Context: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}

@@ -31,6 +31,8 @@ type group struct {
 	peak          int // the highest desired size so far
 	launch        func(*Instance) *exec.Cmd
 	instances     []*Instance
+	// suspended is why the group launches no instances; "" if it does.
+	suspended string
 }
 
 // Instance is an instance of a group: a process and its metadata service.
@@ -102,6 +104,14 @@ func (g *Groups) SetDesired(name string, desired int) error {
 	return nil
 }
 
+// SuspendLaunch suspends the process Launch of the group for the reason, as Auto Scaling does
+// after launches have failed for a day.
+func (g *Groups) SuspendLaunch(name, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.groups[name].suspended = why
+}
+
 // Instances returns the instances of a group.
 func (g *Groups) Instances(name string) []*Instance {
 	g.mu.Lock()
@@ -114,7 +124,7 @@ func (g *Groups) Instances(name string) []*Instance {
 
 // fill starts the missing instances of a group. The caller holds the lock.
 func (g *Groups) fill(at *group) {
-	for len(at.instances) < at.desired && !g.closed {
+	for len(at.instances) < at.desired && !g.closed && at.suspended == "" {
 		g.ids++
 		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, groups: g, log: &tail{},
 			gone: make(chan struct{}), ended: make(chan struct{})}
@@ -382,8 +392,11 @@ type groupXML struct {
 	DefaultCooldown      int
 	HealthCheckType      string
 	CreatedTime          string
-	Instances            []instanceXML `xml:"Instances>member"`
+	Instances            []instanceXML  `xml:"Instances>member"`
+	SuspendedProcesses   []suspendedXML `xml:"SuspendedProcesses>member"`
 }
+
+type suspendedXML struct{ ProcessName, SuspensionReason string }
 
 type instanceXML struct {
 	InstanceID           string `xml:"InstanceId"`
@@ -411,6 +424,9 @@ func (g *Groups) describe(w http.ResponseWriter, q *request) {
 		}
 		x := groupXML{AutoScalingGroupName: at.name, MaxSize: at.most, DesiredCapacity: at.desired, DefaultCooldown: 300,
 			HealthCheckType: "EC2", CreatedTime: now()}
+		if at.suspended != "" {
+			x.SuspendedProcesses = []suspendedXML{{"Launch", at.suspended}}
+		}
 		for _, in := range at.instances {
 			x.Instances = append(x.Instances, instanceXML{InstanceID: in.ID, LifecycleState: "InService",
 				HealthStatus: "Healthy", AvailabilityZone: Region + "a"})

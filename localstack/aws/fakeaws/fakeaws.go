@@ -59,6 +59,8 @@ type Options struct {
 	// Roles limit what functions, instances and users may do; nil allows
 	// everything.
 	Roles *iam.Roles
+	// Account is what the doctor sees of the account; nil is HealthyAccount.
+	Account *Account
 	// Seed is the seed of faults and delays.
 	Seed uint64
 	Log  *slog.Logger // nil discards
@@ -83,6 +85,7 @@ type Cloud struct {
 	Groups *Groups
 
 	options Options
+	account Account
 	at      config.Cloud
 	server  *httptest.Server
 	backend http.Handler
@@ -95,6 +98,8 @@ type Cloud struct {
 	rng    *rand.Rand
 	traces map[string]string // of messages, by id
 	denied []string
+	// allowed are the actions that policies have allowed, by caller.
+	allowed map[string]map[string]bool
 }
 
 // Open starts the account's server. The caller must call Close.
@@ -119,7 +124,11 @@ func Open(o Options) (*Cloud, error) {
 	proxy := httputil.NewSingleHostReverseProxy(backend)
 	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that callers abort
 	c := &Cloud{options: o, at: d.Cloud, backend: proxy, Meter: newMeter(),
-		rng: rand.New(rand.NewPCG(o.Seed, 11)), traces: map[string]string{}}
+		rng: rand.New(rand.NewPCG(o.Seed, 11)), traces: map[string]string{},
+		account: HealthyAccount(d), allowed: map[string]map[string]bool{}}
+	if o.Account != nil {
+		c.account = *o.Account
+	}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.lambda = newLambda(c)
 	c.Groups = newGroups(c)
@@ -165,14 +174,22 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has left
 	}
+	if c.account.Ahead != 0 {
+		w.Header().Set("Date", time.Now().Add(c.account.Ahead).UTC().Format(http.TimeFormat))
+		if q.http.Method == http.MethodHead {
+			return
+		}
+	}
 	q.resource = c.resourceOf(q)
 	switch c.Meter.begin(q); {
+	case c.silent(w, q):
 	case c.throttle(w, q):
 	case c.authorize(w, q):
 	case q.service == Lambda:
 		c.lambda.serveInvoke(w, q)
 	case q.service == AutoScaling:
 		c.Groups.serve(w, q)
+	case c.serveAccount(w, q):
 	case q.service == EventBridge:
 		c.putEvents(w, q)
 	default:

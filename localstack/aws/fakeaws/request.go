@@ -18,6 +18,10 @@ const (
 	Lambda      = "Lambda"
 	AutoScaling = "AutoScaling"
 	EventBridge = "EventBridge"
+	EC2         = "EC2"
+	Quotas      = "ServiceQuotas"
+	Systems     = "SystemsManager"
+	STS         = "STS"
 	Other       = "other"
 )
 
@@ -54,6 +58,10 @@ func readRequest(r *http.Request) (*request, error) {
 		q.service, q.operation = Secrets, operation
 	case target == "AWSEvents":
 		q.service, q.operation = EventBridge, operation
+	case target == "ServiceQuotasV20190624":
+		q.service, q.operation = Quotas, operation
+	case target == "AmazonSSM":
+		q.service, q.operation = Systems, operation
 	case target != "":
 		q.service, q.operation = Other, operation
 	case strings.HasPrefix(r.URL.Path, functionsPath):
@@ -64,6 +72,12 @@ func readRequest(r *http.Request) (*request, error) {
 			return nil, fmt.Errorf("read the form: %w", err)
 		}
 		q.service, q.operation = AutoScaling, q.form.Get("Action")
+		switch scope(r) {
+		case "ec2":
+			q.service = EC2
+		case "sts":
+			q.service = STS
+		}
 	default:
 		q.service, q.operation = S3, s3Operation(r)
 	}
@@ -77,6 +91,19 @@ func caller(r *http.Request) string {
 	return key
 }
 
+// scope is the name of the service that a request was signed for, "" if it was not.
+func scope(r *http.Request) string {
+	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	scope, _, _ := strings.Cut(rest, ",")
+	if parts := strings.Split(scope, "/"); len(parts) == 5 { // key, date, region, service, aws4_request
+		return parts[3]
+	}
+	return ""
+}
+
+// getNotification is the operation that reads the notifications of a bucket.
+const getNotification = "GetBucketNotificationConfiguration"
+
 // s3Operation returns the S3 operation of a request.
 func s3Operation(r *http.Request) string {
 	query := r.URL.Query()
@@ -87,6 +114,8 @@ func s3Operation(r *http.Request) string {
 		return "HeadObject"
 	case r.Method == http.MethodGet && query.Has("versioning"):
 		return "GetBucketVersioning"
+	case r.Method == http.MethodGet && query.Has("notification"):
+		return getNotification
 	case r.Method == http.MethodGet && query.Has("versions"):
 		return "ListObjectVersions"
 	case r.Method == http.MethodGet && query.Has("uploads"):

@@ -31,7 +31,7 @@ func cloudCommand(e *Env) *cobra.Command {
 // doctorFlags are the arguments of the doctor.
 type doctorFlags struct {
 	provider, config, format string
-	noColour                 bool
+	json, noColour           bool
 }
 
 // Formats of the doctor's report.
@@ -45,11 +45,12 @@ func doctorCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether you can work with a cloud from here, before a job depends on it",
-		Long: "Checks, with the config and the credentials of this machine: reachability, auth, object_store, queue,\n" +
-			"secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back. Checks of the\n" +
-			"provider's own come first, such as quotas, and last whether the machines of the pools can serve their models,\n" +
-			"if the config of a model can be looked for. A check that can't be made from here says so, and does not fail.\n" +
-			"Nothing that it makes stays.\n\n" +
+		Long: "Checks, with the config and the credentials of this machine, first what fails first: the provider's own\n" +
+			"checks of the account, such as quotas and machine types, then whether the hub and the registries have the\n" +
+			"pools' models and images. Then reachability, auth, object_store, queue, secret_store, compute_hint and\n" +
+			"content_id_roundtrip, which sends 64 MiB to the bucket and back, and last whether the machines of the pools\n" +
+			"can serve their models. What can't be seen from here, or with your rights, is not checked: the report says so,\n" +
+			"and it is no failure. Nothing that it makes stays.\n\n" +
 			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.doctor(c, f) },
@@ -58,11 +59,15 @@ func doctorCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.provider, "provider", "", "the `provider` that the config names: "+installation.ProviderNames())
 	fs.StringVar(&f.config, "config", installation.DeploymentFile, "the `file` that was deployed")
 	fs.StringVar(&f.format, "format", human, "human or json")
+	fs.BoolVar(&f.json, "json", false, "write JSON, as --format json")
 	fs.BoolVar(&f.noColour, "no-color", false, "write without colours")
 	return c
 }
 
 func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
+	if f.json {
+		f.format = asJSON
+	}
 	switch {
 	case f.provider == "":
 		return usage(c, "--provider is missing: name one of %s", installation.ProviderNames())
@@ -85,9 +90,10 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	checks := doctor.Checks(in, installation.Machine(".", log))
+	models := e.modelsOf(provider, d)
+	checks := doctor.Checks(in, installation.Machine(".", log), models)
 	if poolcheck.Readable(d) {
-		checks = append(checks, doctor.CheckModels(e.modelsOf(provider, d), d))
+		checks = append(checks, doctor.CheckModels(models, d))
 	}
 	return e.examine(c.Context(), checks, f)
 }

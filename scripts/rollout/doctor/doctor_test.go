@@ -70,7 +70,8 @@ func TestReportJSONIsStable(t *testing.T) {
     {
       "name": "fine",
       "status": "pass",
-      "latency_ms": 12
+      "latency_ms": 12,
+      "found": "a fact"
     },
     {
       "name": "refused",
@@ -105,7 +106,8 @@ func TestReportJSONIsStable(t *testing.T) {
     {
       "name": "fine again",
       "status": "pass",
-      "latency_ms": 0
+      "latency_ms": 0,
+      "found": "a fact"
     }
   ],
   "summary": {

@@ -23,15 +23,14 @@ const RoundTrip = 64 << 20
 // cleaning bounds the removal of a check's object after its time is up.
 const cleaning = 15 * time.Second
 
-// ownObjects puts some bytes into the bucket and reads them again, unless the bucket
-// belongs to another installation.
-func ownObjects(b ownership.Bucket) func(context.Context) (string, error) {
-	probe := object(b.Blobs)
+// ownObjects makes a probe of the bucket's objects, unless the bucket belongs to another
+// installation, or to another account.
+func ownObjects(b ownership.Bucket, objects probe) probe {
 	return func(ctx context.Context) (found string, err error) {
 		if err := b.Check(ctx); err != nil {
 			return "", err
 		}
-		return probe(ctx)
+		return objects(ctx)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"rollout/shared/aws"
 	"rollout/shared/fault"
+	"rollout/shared/poolcheck"
 )
 
 var action = regexp.MustCompile(`\b[a-z0-9]+:([A-Z]\w+)`)
@@ -33,7 +34,7 @@ func TestReadmeListsActionsOfDoctor(t *testing.T) {
 	policy := readerPolicy(t)
 	refused := fault.WithKind(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
 	asked := 0
-	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil) {
+	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil, poolcheck.Models{}) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {
 			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policy) {
 				t.Errorf("%s names %s, which is missing from the README and from ReaderPolicy", check.Name, a[0])

@@ -33,10 +33,11 @@ type Result struct {
 	Name      string `json:"name"`
 	Status    string `json:"status"`
 	LatencyMS int64  `json:"latency_ms"`
+	Found     string `json:"found,omitempty"` // what there is, for people; only of a passed one
 	Error     string `json:"error,omitempty"` // with the remedy; only of a failure
 	Note      string `json:"note,omitempty"`  // why the check can't be made; only of a skipped one
 
-	found, wrong, remedy string // parts for people
+	wrong, remedy string // parts for people
 }
 
 // Summary counts results.
@@ -80,7 +81,7 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 	found, err := k.Probe(limited)
 	r := Result{Name: k.Name, Status: Pass, LatencyMS: max(0, c.Now().Sub(began).Milliseconds())}
 	if err == nil {
-		r.found = found
+		r.Found = found
 		return r
 	}
 	var unseen *cloud.Unseen

@@ -27,8 +27,8 @@ func (h TextPrinter) Result(r Result) error {
 		mark = h.in(dim, "–")
 	}
 	text := fmt.Sprintf("%s %-20s %7d ms", mark, r.Name, r.LatencyMS)
-	if r.found != "" {
-		text += "  " + h.in(dim, r.found)
+	if r.Found != "" {
+		text += "  " + h.in(dim, r.Found)
 	}
 	if r.Note != "" {
 		text += "\n    not checked: " + r.Note
