@@ -242,6 +242,11 @@ bench: ## measure against the goals and other systems; figures in out/bench (SAM
 	$(GO) run ./scripts/bench $(if $(SAMPLES),-n $(SAMPLES)) $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
 .PHONY: bench
 
+MODEL_MIB ?= 2000
+bench-models: ## measure storing a model in the bucket and fetching it, over the emulator of S3 (MODEL_MIB=2000)
+	cd $(EMULATORS) && MODEL_MIB=$(MODEL_MIB) $(GO) test -run '^$$' -bench ModelInABucket -benchtime 1x -timeout 30m .
+.PHONY: bench-models
+
 bench-compare: ## compare two files of figures with benchstat (OLD=file NEW=file)
 	$(GO) run ./scripts/bench compare $(OLD) $(NEW)
 .PHONY: bench-compare

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/machine"
+	"rollout/gpuworker/modelcache"
 	"rollout/gpuworker/process"
 	"rollout/gpuworker/supervise"
 	"rollout/shared/clock"
@@ -113,7 +114,9 @@ func Command(name string) *cobra.Command {
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests in flight; 0 takes in_flight of the config, which may adapt it")
 	fs.IntVar(&f.parent, "parent", 0, "drain when the process of this id is no longer the parent; 0 never does")
 	f.watch.AddFlags(fs)
-	c.AddCommand(machine.Command())
+	ofMachine := machine.Command()
+	ofMachine.AddCommand(modelcache.Commands(openBucket)...)
+	c.AddCommand(ofMachine)
 	fs.StringVar(&f.metrics, "metrics", "", "`address` that serves /metrics, /healthz and /readyz; default: none")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"rollout/gpuworker/modelcache"
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
@@ -114,6 +115,20 @@ func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error)
 		guard:  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
 		damage: func() error { return nil }, close: func() error { return nil },
 	}, nil
+}
+
+// openBucket opens the bucket of an installation in a cloud, for the commands of its
+// machines.
+func openBucket(ctx context.Context, d config.Deployment) (modelcache.Bucket, error) {
+	provider, err := installation.ProviderOf(d.Cloud.Provider)
+	if err != nil {
+		return modelcache.Bucket{}, err
+	}
+	in, err := provider.Open(ctx, d, cloud.Options{Source: "machine"})
+	if err != nil {
+		return modelcache.Bucket{}, err
+	}
+	return modelcache.Bucket{Blobs: in.Stores().Ports.Blobs, URL: in.ObjectURL}, nil
 }
 
 // readConfig reads the deployment's config from the file that --config names,

@@ -53,6 +53,23 @@ func Command() *cobra.Command {
 	return c
 }
 
+// ReadPool returns the deployment and the pool that the flags of a sub-command of Command
+// name.
+func ReadPool(c *cobra.Command) (config.Deployment, config.Pool, error) {
+	var f flags
+	var err error
+	if f.config, err = c.Flags().GetString("config"); err == nil {
+		f.pool, err = c.Flags().GetString("pool")
+	}
+	if err != nil {
+		return config.Deployment{}, config.Pool{}, fault.WithKind(fault.Internal, err, "read the flags")
+	}
+	return f.read()
+}
+
+// Root returns the root of the machine's file system.
+func Root() string { return os.Getenv(rootVariable) }
+
 // read returns the deployment and the pool that the flags name.
 func (f flags) read() (d config.Deployment, p config.Pool, err error) {
 	name, src := configVariable, []byte(os.Getenv(configVariable))
@@ -88,11 +105,11 @@ func writeUnits(c *cobra.Command, f flags) error {
 	if err != nil {
 		return err
 	}
-	return Units{Pool: p, Machines: d.MachinesOf(p), Root: os.Getenv(rootVariable)}.Write(gpus)
+	return Units{Pool: p, Machines: d.MachinesOf(p), Root: Root()}.Write(gpus)
 }
 
 func mountDisks(c *cobra.Command, _ flags) error {
-	return Disks{Root: os.Getenv(rootVariable), Run: runCommand, Out: c.ErrOrStderr()}.Mount(c.Context())
+	return Disks{Root: Root(), Run: runCommand, Out: c.ErrOrStderr()}.Mount(c.Context())
 }
 
 func printCause(c *cobra.Command, _ flags) error {

@@ -207,16 +207,25 @@ fetch_image() {
   docker image inspect "$image" >"$root/dev/null" 2>&1 || retry docker pull --quiet "$image"
 }
 
-# Fetches a model from a bucket, if the pool's model lies in one.
+# Fetches a model from a bucket, if the pool's model lies in one, or the bucket has a copy of
+# one of the hub. Without a copy, or with a damaged one, the server fetches it from the hub.
 fetch_model() {
   local from to=$root/var/lib/rollout/model
-  [ -s "$home/model" ] || return 0
+  [ -s "$home/model" ] || { of_pool fetch-model 2>&1 | tell || true; return 0; }
   from=$(cat "$home/model")
   mkdir -p "$to"
   case $from in
   *.gguf) retry aws s3 cp --no-progress "$from" "$to/" ;;
+  *.json) of_pool fetch-model 2>&1 | tell ;; # the list of a model's files; it retries by itself
   *) retry aws s3 sync --no-progress "$from" "$to" ;;
   esac
+}
+
+# Stores the model that the servers fetched from the hub in the bucket, for the next machines,
+# beside the work.
+store_model() {
+  systemd-run --quiet --unit rollout-store-model --property=Nice=15 "$home/gpuworker" machine store-model \
+    --config "$root/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" || true
 }
 
 # Puts images and models on the machine's own disks, if it has some. Docker must not run
@@ -266,6 +275,7 @@ boot() {
   fi
   systemctl stop rollout-overdue.timer
   systemctl start rollout-worker.service || { say "the worker does not start"; return 1; }
+  [ ! -s "$home/servers" ] || store_model
   say "workers of pool $ROLLOUT_POOL have started"
 }
 

@@ -17,6 +17,7 @@ locals {
   runs    = "runs/"
   pending = "pending/"
   content = "cas/"
+  models  = "models/"
   owner   = "rollout-installation.json"
   # Objects that a program makes on the way to others, and removes again.
   scratch = ["pending/.rollout-", "pending/clock-"]
@@ -133,10 +134,11 @@ locals {
   leave_audience = "https://${local.name}-leave.${local.project}.internal"
 
   # What workers may do. They process untrusted prompts, so they get the least. They may
-  # create objects and cannot replace them: to replace is to delete, for Cloud Storage.
+  # create objects and cannot replace them: to replace is to delete, for Cloud Storage. The
+  # machines read copies of models, and create one of a model that they had to fetch.
   worker = {
-    reads     = [local.prompts, local.work, local.runs, local.pending]
-    creates   = [local.work, local.pending, local.content]
+    reads     = [local.prompts, local.work, local.runs, local.pending, local.models]
+    creates   = [local.work, local.pending, local.content, local.models]
     removes   = local.scratch
     documents = ["read", "write"]
     publishes = concat(["coordinate"], [for q in local.pull_queues : "${q}-dead"])

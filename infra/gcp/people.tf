@@ -3,7 +3,7 @@ locals {
   viewers   = toset(concat(var.viewers, var.operators))
   operators = toset(var.operators)
 
-  viewed = [for k in [local.prompts, local.work, local.runs, local.owner] :
+  viewed = [for k in [local.prompts, local.work, local.runs, local.owner, local.models] :
     "resource.name.startsWith(\"${local.objects}${k}\")"
   ]
   commands = merge([for who in var.operators : {
@@ -40,7 +40,7 @@ resource "google_project_iam_member" "viewer_documents" {
   }
 }
 
-# Operators upload prompts, and may replace none.
+# Operators upload prompts and copies of models, and may replace none.
 resource "google_storage_bucket_iam_member" "operator_prompts" {
   for_each = local.operators
   bucket   = local.bucket
@@ -48,7 +48,9 @@ resource "google_storage_bucket_iam_member" "operator_prompts" {
   member   = each.key
   condition {
     title      = "${local.name}-operator"
-    expression = "resource.name.startsWith(\"${local.objects}${local.prompts}\")"
+    expression = join(" || ", [
+      for k in [local.prompts, local.models] : "resource.name.startsWith(\"${local.objects}${k}\")"
+    ])
   }
 }
 

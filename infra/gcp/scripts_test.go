@@ -32,7 +32,8 @@ func actAsWorker() bool {
 }
 
 // asWorker is a script's line that calls the worker's command "machine".
-const asWorker = `[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"`
+const asWorker = `case "$2" in *-model) exit ;; esac
+[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"`
 
 // computer is a folder with programs that stand for those of a machine. Each notes its
 // arguments, and then does what its script says.

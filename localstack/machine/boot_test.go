@@ -21,7 +21,7 @@ const script = "../../infra/aws/bootstrap.sh"
 var fakePrograms = map[string]string{
 	"aws": `case "$*" in
 *"s3 cp"*worker*) [ -z "${NO_PROGRAM:-}" ] && printf '%s\n' '#!/bin/sh' 'echo "gpuworker $*" >>"$CALLS"' \
-  '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
+  'case "$2" in *-model) exit "${NO_MODEL:-0}" ;; esac' '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
 *get-secret-value*) echo hf_secret ;;
 esac`,
 	"curl": `case "$*" in
@@ -166,7 +166,11 @@ func TestMachineStartsAServerForEachGPU(t *testing.T) {
 		"systemctl stop docker.socket docker.service containerd.service", "systemctl start rollout-disks.service",
 		"systemctl start containerd.service docker.service", "docker pull --quiet vllm/vllm-openai:v0.21.0-cu129",
 		"systemctl start --no-block rollout-engine-0.service rollout-engine-1.service", "8000/health", "8001/health",
-		"systemctl stop rollout-overdue.timer", "systemctl start rollout-worker.service")
+		"systemctl stop rollout-overdue.timer", "systemctl start rollout-worker.service",
+		"systemd-run --quiet --unit rollout-store-model --property=Nice=15 "+m.root+"/opt/rollout/gpuworker machine "+
+			"store-model --config "+m.root+"/etc/rollout/rollout.toml --pool small")
+	has(t, "what precedes the servers", m.calls, "docker pull", "gpuworker machine fetch-model --config "+
+		m.root+"/etc/rollout/rollout.toml --pool small", "systemctl start --no-block rollout-engine-0.service")
 	has(t, "the console", m.file("dev/console"), "the inference server of GPU 1 has a context of 32768 tokens")
 	if strings.Contains(m.calls, "terminate") || strings.Contains(m.calls, "aws s3 sync") ||
 		m.file("etc/rollout/rollout.toml") != config+aPool+"\n" {

@@ -57,11 +57,14 @@ var Rules = []Rule{
 		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema",
 			"shared/text"}},
 	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/hub/...", Imports: []string{"shared/fault", "shared/hub/...", "shared/models", "shared/retry"}},
 	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonschema"},
 	// The table of kinds decides, and wires nothing.
 	{Packages: "shared/kind", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},
+	{Packages: "shared/models", Imports: []string{"shared/blob", "shared/core/identity", "shared/fault", "shared/retry",
+		"shared/clock", "shared/memory", "shared/record"}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
 	{Packages: "shared/poolcheck", Imports: []string{"shared/config", "shared/core/...", "shared/fault",
 		"shared/figures"}},
@@ -137,6 +140,8 @@ var Rules = []Rule{
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
 	{Packages: "gpuworker/grading", Imports: gpuworker},
 	{Packages: "gpuworker/machine", Imports: []string{"shared/config", "shared/core/servers", "shared/fault"}},
+	{Packages: "gpuworker/modelcache", Imports: []string{"gpuworker/machine", "shared/blob", "shared/config",
+		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory", "shared/retry"}},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},

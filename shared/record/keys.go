@@ -14,6 +14,7 @@ const (
 	WorkPrefix    = "work/"    // plan and shard results; expires
 	RunsPrefix    = "runs/"    // output files: users read them
 	PendingPrefix = "pending/" // uploads that will get a name by content
+	ModelsPrefix  = "models/"  // copies of models; see shared/models
 )
 
 // Prefixes of documents that are listed.

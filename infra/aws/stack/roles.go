@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"rollout/shared/config"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -132,16 +133,21 @@ func (b *builder) functionGrants(function string) []grant {
 // and it writes only heartbeat and shard documents, and those that divide a limit if
 // its pool has one, or may learn one from its server. All pools' limits are in one
 // partition, which is the smallest thing that a policy can name: the workers of a
-// limited pool may write other pools' limits.
+// limited pool may write other pools' limits. A machine that fetches a model reads the
+// copies in the bucket, and creates one.
 func (b *builder) workerGrants(pool string) []grant {
 	written := []string{beats, shards}
+	read := []string{record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix} // runs/ has rows of parents
+	created := []string{record.WorkPrefix, record.PendingPrefix, contents}
+	if p := b.Deployment.Pool(pool); !p.Trains() && p.ModelSource() != config.ModelBuiltIn {
+		read, created = append(read, record.ModelsPrefix), append(created, record.ModelsPrefix)
+	}
 	if b.Deployment.Pool(pool).Limited() || b.Deployment.LearnsLimits(pool, true) {
 		written = append(written, poolLimits)
 	}
 	return join(
-		// A child run keeps rows of its parent's files in runs/.
-		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
-		b.createObjects(record.WorkPrefix, record.PendingPrefix, contents),
+		b.readObjects(read...),
+		b.createObjects(created...),
 		b.neverOverwrite(),
 		b.deleteObjects(clockPrefix),
 		b.readDocuments(),

@@ -28,8 +28,8 @@ func (b *builder) userPolicies() {
 // need.
 func (b *builder) viewerGrants() []grant {
 	return join(
-		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
-		b.listObjects(record.PromptsPrefix, record.RunsPrefix),
+		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix, record.ModelsPrefix),
+		b.listObjects(record.PromptsPrefix, record.RunsPrefix, record.ModelsPrefix), // models: for `rollout model list`
 		b.readOwner(),
 		b.readVersioning(),
 		b.readDocuments(),
@@ -38,11 +38,11 @@ func (b *builder) viewerGrants() []grant {
 	)
 }
 
-// operatorGrants returns the statements that submit, pause, resume, stop and promote need
+// operatorGrants returns the statements that submit, pause, resume, stop, promote and model cache need
 // in addition to viewerGrants.
 func (b *builder) operatorGrants() []grant {
 	return join(
-		b.putObjects(record.PromptsPrefix, record.RunsPrefix+"*/guidance/"),
+		b.putObjects(record.PromptsPrefix, record.RunsPrefix+"*/guidance/", record.ModelsPrefix),
 		b.invokeFunctions(submit), // if the event of an uploaded file is late
 		b.writeDocuments(others),
 		b.sendMessages(host.CoordinateQueue),

@@ -48,6 +48,11 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", overwrite, false},
 		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", create, false},
 		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", create, false},
+		{"s3:GetObject", bucket + "/team-a/models/content/ab/abcd", nil, true},
+		{"s3:PutObject", bucket + "/team-a/models/content/ab/abcd", create, true},
+		{"s3:PutObject", bucket + "/team-a/models/hub/org/model/0123.json", overwrite, false},
+		{"s3:DeleteObject", bucket + "/team-a/models/content/ab/abcd", nil, false},
+		{"s3:ListBucket", bucket, map[string][]string{"s3:prefix": {"team-a/models/"}}, true}, // tells absent from denied
 		{"s3:DeleteObject", bucket + "/team-a/work/r/shards/0/1", nil, false},
 		{"s3:DeleteObject", bucket + "/team-a/pending/clock-7", nil, true},
 		{"s3:DeleteObject", bucket + "/team-a/cas/ab", nil, false},

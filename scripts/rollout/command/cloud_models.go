@@ -23,15 +23,11 @@ const (
 func (e *Env) modelsOf(provider cloud.Provider, d config.Deployment) poolcheck.Models {
 	m := poolcheck.FromEnvironment(e.Getenv)
 	m.Object = func(ctx context.Context, bucket, key string) (text []byte, err error) {
-		of := d
-		of.Bucket = bucket
-		of.Cloud.S3.Bucket, of.Cloud.S3.Prefix = bucket, ""
-		of.Cloud.GCS.Bucket, of.Cloud.GCS.Prefix = bucket, ""
-		in, err := provider.Open(ctx, of, cloud.Options{Source: "models", Clock: e.Clock})
+		blobs, err := e.openBucket(ctx, provider, d, bucket)
 		if err != nil {
 			return nil, err
 		}
-		r, _, err := in.Stores().Ports.Blobs.Get(ctx, key, blob.GetOptions{})
+		r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -20,11 +20,12 @@ import (
 func modelCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
-		Short: "Show or export a model of the tiny engine",
+		Short: "Store models in the bucket for machines; show or export a model of the tiny engine",
 		Args:  unknownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(modelShowCommand(e), modelExportCommand(e))
+	c.AddCommand(modelCacheCommand(e), modelListCommand(e), modelRemoveCommand(e), modelShowCommand(e),
+		modelExportCommand(e))
 	return c
 }
 

@@ -1,0 +1,253 @@
+package hub_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/shared/fault"
+	"rollout/shared/hub"
+	"rollout/shared/hub/hubtest"
+	"rollout/shared/models"
+	"rollout/shared/retry"
+)
+
+const (
+	name  = "acme/small"
+	token = "hf_verysecret"
+)
+
+// soon retries after at most a microsecond.
+var soon = retry.Policy{Base: time.Microsecond, Max: time.Microsecond}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // it never fails
+	return b
+}
+
+func files() map[string][]byte {
+	return map[string][]byte{
+		"model.safetensors": noise(300_000), "config.json": []byte("{}"), "a folder/ü?#.txt": []byte("odd name"),
+	}
+}
+
+// read finds the model and reads a file of it.
+func read(t *testing.T, h hub.Hub, path string) ([]byte, error) {
+	t.Helper()
+	m, err := h.Find(t.Context(), name, "")
+	if err != nil {
+		return nil, err
+	}
+	r, err := hub.Files{Hub: h, Model: m}.Open(t.Context(), models.Listed{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+func TestHubReadsFiles(t *testing.T) {
+	t.Parallel()
+	server := hubtest.New(t, files())
+	server.Token = token
+	h := hub.Hub{URL: server.URL, Token: token, Retry: soon}
+	for path, want := range server.Files {
+		if got, err := read(t, h, path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v", path, len(got), err)
+		}
+	}
+	m, err := h.Find(t.Context(), name, "v1/x")
+	if err != nil || m.Commit != hubtest.Commit || len(m.Files) != 3 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if _, tokens := server.Requests(); len(tokens) > 0 {
+		t.Errorf("the server of files got the token: %q", tokens)
+	}
+}
+
+func TestHubSaysWhyAModelCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		with   func(*hubtest.Hub, *hub.Hub)
+		want   fault.Kind
+		remedy string
+	}{
+		"gated, without a token": {func(s *hubtest.Hub, _ *hub.Hub) { s.Token = token }, fault.Denied, "HF_TOKEN"},
+		"gated, another token": {func(s *hubtest.Hub, h *hub.Hub) { s.Token, h.Token = token, "hf_other" }, fault.Denied,
+			"accept the model's terms"},
+		"forbidden": {func(s *hubtest.Hub, h *hub.Hub) { s.Refuse, s.Refusals, h.Token = 403, 9, token }, fault.Denied,
+			"accept the model's terms"},
+		"no such model": {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 404, 9 }, fault.NotFound, "correct the name"},
+		"always down":   {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 503, 99 }, fault.Unavailable, ""},
+		"overloaded":    {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 429, 99 }, fault.Throttled, ""},
+		"not a hub":     {func(_ *hubtest.Hub, h *hub.Hub) { h.URL = "ftp://x" }, fault.Invalid, "HF_ENDPOINT"},
+		"a token in the clear": {func(_ *hubtest.Hub, h *hub.Hub) { h.URL, h.Token = "http://hub.example.com", token },
+			fault.Invalid, "https"},
+	} {
+		server := hubtest.New(t, files())
+		h := hub.Hub{URL: server.URL, Retry: soon}
+		c.with(server, &h)
+		_, err := read(t, h, "config.json")
+		if !fault.Is(err, c.want) || !strings.Contains(fault.RemedyOf(err), c.remedy) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err != nil && (strings.Contains(err.Error(), "hf_") || strings.Contains(err.Error(), "Signature")) {
+			t.Errorf("%s: the error has a secret: %v", what, err)
+		}
+	}
+}
+
+func TestHubComesBackAfterServerErrors(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{500, 502, 503, 429} {
+		server := hubtest.New(t, files())
+		server.Refuse, server.Refusals = status, 3
+		got, err := read(t, hub.Hub{URL: server.URL, Retry: soon}, "config.json")
+		if err != nil || string(got) != "{}" {
+			t.Errorf("%d: %q, %v", status, got, err)
+		}
+	}
+}
+
+func TestDownloadGoesOnAfterABreak(t *testing.T) {
+	t.Parallel()
+	for what, whole := range map[string]bool{"by a range": false, "where the server knows no ranges": true} {
+		server := hubtest.New(t, files())
+		// Each answer brings some bytes more; without ranges, all begin anew.
+		server.Break, server.Breaks, server.Whole = 40_000, 5, whole
+		if whole {
+			server.Break, server.Breaks = 200_000, 1
+		}
+		got, err := read(t, hub.Hub{URL: server.URL, Retry: soon}, "model.safetensors")
+		if err != nil || !bytes.Equal(got, server.Files["model.safetensors"]) {
+			t.Errorf("%s: %d bytes, %v", what, len(got), err)
+		}
+	}
+}
+
+func TestDownloadFailsAfterBreaksWithoutAByte(t *testing.T) {
+	t.Parallel()
+	server := hubtest.New(t, files())
+	server.Break, server.Breaks = 0, 1000
+	if _, err := read(t, hub.Hub{URL: server.URL, Retry: soon}, "model.safetensors"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDownloadOfOtherBytesIsNeverWhole(t *testing.T) {
+	t.Parallel()
+	other := noise(300_000)
+	other[299_999]++
+	for what, served := range map[string][]byte{"changed": other, "longer": append(noise(300_000), 0)} {
+		server := hubtest.New(t, files())
+		server.Served = map[string][]byte{"model.safetensors": served}
+		server.Break, server.Breaks = 100_000, 1
+		_, err := read(t, hub.Hub{URL: server.URL, Retry: soon}, "model.safetensors")
+		if !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestHostileListsAreRefused(t *testing.T) {
+	t.Parallel()
+	const digest = "0123456789012345678901234567890123456789"
+	for what, text := range map[string]string{
+		"no JSON":        `<html>`,
+		"no commit":      `{"sha":"main","siblings":[]}`,
+		"a path as one":  `{"sha":"../../../../../../../../../etc/passwd","siblings":[]}`,
+		"no size":        `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","blobId":"` + digest + `"}]}`,
+		"a negative one": `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":-1,"blobId":"` + digest + `"}]}`,
+		"no digest":      `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":1}]}`,
+		"a path for one": `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":1,"blobId":"../../../x"}]}`,
+	} {
+		h := hub.Hub{Client: &http.Client{Transport: answering(text)}}
+		if m, err := h.Find(t.Context(), name, ""); !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %+v, %v", what, m, err)
+		}
+	}
+	for _, name := range []string{"../x", "a/b/c", "", "a b", "-x", "a/..", "a?x=1"} {
+		if _, err := (hub.Hub{}).Find(t.Context(), name, ""); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// answering answers each request with the text.
+type answering string
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
+}
+
+// What another program downloaded may have been changed since.
+func TestCopyIsVerified(t *testing.T) {
+	t.Parallel()
+	server := hubtest.New(t, files())
+	m, err := (hub.Hub{URL: server.URL, Retry: soon}).Find(t.Context(), name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		bytes string
+		want  error
+	}{"the hub's bytes": {"{}", nil}, "others": {"[]", errOther}} {
+		files := hub.Copy{Model: m, From: memorySource(c.bytes)}
+		listed, err := files.Listed([]models.Listed{{Path: "config.json", Size: 2}, {Path: "not of the hub", Size: 5}})
+		if err != nil || len(listed) != 1 || listed[0].Digest == "" {
+			t.Fatalf("%+v, %v", listed, err)
+		}
+		r, err := files.Open(t.Context(), listed[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(r); (err == nil) != (c.want == nil) || err != nil && !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := (hub.Copy{Model: m}).Listed([]models.Listed{{Path: "config.json", Size: 3}}); !fault.Is(err, fault.Corrupt) {
+		t.Errorf("another size: %v", err)
+	}
+}
+
+var errOther = errors.New("other bytes")
+
+type memorySource string
+
+func (m memorySource) Open(context.Context, models.Listed) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(string(m))), nil
+}
+
+func TestServingTakesOneFormatOfTheWeights(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ has, want string }{
+		"safetensors before all others": {
+			"config.json model-00001-of-00002.safetensors model.safetensors.index.json pytorch_model.bin model.gguf " +
+				"original/consolidated.00.pth tf_model.h5 flax_model.msgpack onnx/model.onnx README.md .gitattributes logo.png",
+			"config.json model-00001-of-00002.safetensors model.safetensors.index.json README.md"},
+		"bin without safetensors": {"config.json pytorch_model.bin tokenizer.model", "config.json pytorch_model.bin tokenizer.model"},
+		"gguf alone":              {"a.Q4_K_M.gguf a.Q8_0.gguf README.md", "a.Q4_K_M.gguf a.Q8_0.gguf README.md"},
+		"safetensors of an adapter are not the model's": {"pytorch_model.bin adapters/a.safetensors", "pytorch_model.bin"},
+		"a path that leads out stays, to be refused":    {"../x.json config.json", "../x.json config.json"},
+	} {
+		var m hub.Model
+		for path := range strings.FieldsSeq(c.has) {
+			m.Files = append(m.Files, hub.File{Listed: models.Listed{Path: path}})
+		}
+		var got []string
+		for _, f := range m.Serving().Files {
+			got = append(got, f.Path)
+		}
+		if !slices.Equal(got, strings.Fields(c.want)) {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
