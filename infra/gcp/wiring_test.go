@@ -197,6 +197,45 @@ func TestObjectsAreNeverReplaced(t *testing.T) {
 	}
 }
 
+// Machines read copies of models and create them. No lifecycle rule deletes one that is in
+// use.
+func TestCopiesOfModelsAreKept(t *testing.T) {
+	t.Parallel()
+	d := newWorkspace(t, nil).planned(t)
+	const models = `resource.name.startsWith("projects/_/buckets/acme-rollout/objects/team-a/` + record.ModelsPrefix + `")`
+	grants := 0
+	for _, g := range d.of("google_storage_bucket_iam_member") {
+		if strings.Contains(g.Values.block("condition").text("expression"), models) {
+			grants++
+			if !strings.Contains(g.Values.text("member"), "(rollout-worker)") {
+				t.Errorf("%s may use models: %s", g.Values.text("member"), g.Address)
+			}
+		}
+	}
+	if grants != 2 {
+		t.Errorf("workers have %d grants of models, want one to read and one to create", grants)
+	}
+	rules := 0
+	for _, b := range d.of("google_storage_bucket") {
+		for _, rule := range b.Values.blocks("lifecycle_rule") {
+			condition := rule.block("condition")
+			if b.Values.text("name") != "acme-rollout" || condition.text("with_state") != "LIVE" {
+				continue
+			}
+			rules++
+			prefixes := condition.texts("matches_prefix")
+			if len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(prefix string) bool {
+				return strings.HasPrefix("team-a/"+record.ModelsPrefix, prefix)
+			}) {
+				t.Errorf("a rule deletes copies of models: %v", prefixes)
+			}
+		}
+	}
+	if rules == 0 {
+		t.Error("the bucket has no lifecycle rules")
+	}
+}
+
 // Viewers read; operators also upload prompts and send commands. Nobody may replace objects.
 func TestPeopleMayWhatTheirCommandsNeed(t *testing.T) {
 	t.Parallel()

@@ -81,15 +81,14 @@ func (d *download) Read(p []byte) (int, error) {
 	}
 }
 
-// pause waits as the policy says between two tries.
+// pause waits as the policy says, the longer the more breaks there were in a row.
 func (d *download) pause(broken error) error {
-	err := d.from.Hub.Retry.Do(d.ctx, func(try int) error {
-		if try == 0 {
+	return d.from.Hub.Retry.Do(d.ctx, func(try int) error {
+		if try < d.vain {
 			return broken
 		}
 		return nil
 	})
-	return err
 }
 
 // read reads from the body, and opens it if there is none.

@@ -50,7 +50,8 @@ type Hub struct {
 // FromEnvironment returns a Hub with the address and the token of the variables that Hugging
 // Face's own programs read.
 func FromEnvironment(getenv func(string) string) Hub {
-	return Hub{URL: getenv("HF_ENDPOINT"), Token: getenv("HF_TOKEN"), Client: &http.Client{Transport: transport()}}
+	return Hub{URL: getenv("HF_ENDPOINT"), Token: getenv("HF_TOKEN"), Client: &http.Client{Transport: transport()},
+		Retry: retry.Policy{Tries: 8, Base: time.Second, Max: 30 * time.Second}}
 }
 
 // Model is a revision of a model.
@@ -166,9 +167,11 @@ func (h Hub) get(ctx context.Context, path string, header http.Header) (*http.Re
 		r.Header[key] = values
 	}
 	if h.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+h.Token) // the client drops it where it is redirected to another host
+		r.Header.Set("Authorization", "Bearer "+h.Token)
 	}
-	answer, err := h.client().Do(r)
+	client := *cmp.Or(h.Client, http.DefaultClient)
+	client.CheckRedirect = redirect
+	answer, err := client.Do(r)
 	if err != nil {
 		return nil, unreachable(ctx, err)
 	}
@@ -180,11 +183,20 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (h Hub) client() *http.Client {
-	if h.Client != nil {
-		return h.Client
+const maxRedirects = 10
+
+// redirect keeps the token from other hosts: Go's client would send it to those below the
+// hub's own name, whose signed addresses work without it alone.
+func redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) >= maxRedirects:
+		return fault.New(fault.Unavailable, "it redirects more than %d times", maxRedirects)
+	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
+		return fault.New(fault.Denied, "it redirects to an address without encryption")
+	case r.URL.Host != via[0].URL.Host:
+		r.Header.Del("Authorization")
 	}
-	return http.DefaultClient
+	return nil
 }
 
 // transport is the default one, with a limit for the headers. It unpacks nothing: the bytes
@@ -200,6 +212,10 @@ func unreachable(ctx context.Context, err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
 		err = request.Err
+	}
+	var own *fault.Error
+	if errors.As(err, &own) {
+		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return fault.Wrap(cause, "ask the hub")

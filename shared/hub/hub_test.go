@@ -105,6 +105,35 @@ func TestHubSaysWhyAModelCannotBeRead(t *testing.T) {
 	}
 }
 
+// The server of files may have a name below the hub's, to which Go's client would send the
+// token as well.
+func TestTokenGoesToTheHubAlone(t *testing.T) {
+	t.Parallel()
+	for to, c := range map[string]struct {
+		want fault.Kind
+		sent bool
+	}{"https://huggingface.co/other": {fault.Internal, true}, "https://cdn.huggingface.co/x": {fault.Internal, false},
+		"https://huggingface.co:8443/x": {fault.Internal, false}, "http://huggingface.co/x": {fault.Denied, false}} {
+		var sent []bool
+		h := hub.Hub{Token: token, Retry: retry.Policy{Tries: 1}, Client: &http.Client{Transport: transportFunc(
+			func(r *http.Request) (*http.Response, error) {
+				sent = append(sent, r.Header.Get("Authorization") != "")
+				if len(sent) == 1 {
+					return &http.Response{StatusCode: 302, Header: http.Header{"Location": {to}}, Request: r, Body: http.NoBody}, nil
+				}
+				return &http.Response{StatusCode: 418, Header: http.Header{}, Request: r, Body: http.NoBody}, nil
+			})}}
+		_, err := h.Find(t.Context(), name, "")
+		if c.want != fault.Internal && !fault.Is(err, c.want) || c.want == fault.Internal && (len(sent) != 2 || sent[1] != c.sent) {
+			t.Errorf("%s: sent %v, %v", to, sent, err)
+		}
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestHubComesBackAfterServerErrors(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{500, 502, 503, 429} {

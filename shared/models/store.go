@@ -27,9 +27,9 @@ type Cache struct {
 
 const (
 	// storesAtOnce bounds the blocks that are stored at once, and with them the memory: a
-	// driver holds a second copy of each.
-	storesAtOnce = 6
-	filesAtOnce  = 4 // that are read at once
+	// driver holds a copy of each, twice as large.
+	storesAtOnce = 5
+	filesAtOnce  = 3 // that are read at once
 )
 
 // Listed is a file of a source.

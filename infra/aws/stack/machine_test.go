@@ -262,7 +262,7 @@ func TestMachineRoleIsMinimal(t *testing.T) {
 		t.Error("a worker may overwrite objects")
 	}
 	for action, want := range map[string][]string{
-		"s3:PutObject":                  {"cas/*", "pending/*", "work/*"},
+		"s3:PutObject":                  {"cas/*", "models/*", "pending/*", "work/*"},
 		"s3:DeleteObject":               {"pending/clock-*"},
 		"dynamodb:PutItem":              {"acme"},
 		"dynamodb:DeleteItem":           nil,

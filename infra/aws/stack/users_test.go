@@ -18,7 +18,7 @@ func (t template) policy(tt *testing.T, name string) resource {
 }
 
 // The reader policy allows no changes, and the user policy only what submit,
-// pause, resume and stop need.
+// pause, resume, stop and model cache need.
 func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
@@ -49,9 +49,10 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 			may = append(may, s.actions...)
 			switch {
 			case slices.Contains(s.actions, "s3:PutObject"):
-				const bucket = ":acme-batches/team-a/" // uploads, and the guidance that is promoted
-				if len(s.resources) != 2 || !strings.HasSuffix(s.resources[0], bucket+"prompts/*") ||
-					!strings.HasSuffix(s.resources[1], bucket+"runs/*/guidance/*") {
+				const bucket = ":acme-batches/team-a/" // uploads, the guidance that is promoted, and copies of models
+				if len(s.resources) != 3 || !strings.HasSuffix(s.resources[0], bucket+"models/*") ||
+					!strings.HasSuffix(s.resources[1], bucket+"prompts/*") ||
+					!strings.HasSuffix(s.resources[2], bucket+"runs/*/guidance/*") {
 					t.Errorf("a %s may put objects to %q", name, s.resources)
 				}
 			case slices.Contains(s.actions, "dynamodb:PutItem"):
