@@ -229,6 +229,25 @@ func TestMachineFetchesAModelFromABucket(t *testing.T) {
 	}
 }
 
+// A model of the hub has another source, and one that only the bucket has does not.
+func TestMachineGoesOnWithoutTheBucketsCopyOfAModel(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "NO_MODEL=1")
+	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", "systemctl start --no-block rollout-engine-0.service",
+		"systemctl start rollout-worker.service")
+	if strings.Contains(m.calls, "terminate") {
+		t.Errorf("the machine leaves its fleet:\n%s", m.calls)
+	}
+	const address = "s3://acme-batches/models/own/mine/0123.json"
+	own := strings.Replace(aPool, "org/model", address, 1)
+	m = boot(t, "ROLLOUT_CONFIG="+config+own, "ROLLOUT_MODEL="+address)
+	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", "systemctl start --no-block rollout-engine-0.service")
+	has(t, "the engine", m.unit("engine-0"), `"--volume" "/var/lib/rollout/model:/model:ro"`)
+	m = boot(t, "ROLLOUT_CONFIG="+config+own, "ROLLOUT_MODEL="+address, "NO_MODEL=1")
+	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", leaves)
+	has(t, "the console", m.file("dev/console"), "the model can't be fetched from "+address)
+}
+
 func TestMachineThatFailsToStartLeavesItsFleetWithTheReason(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ variable, console, recorded string }{

@@ -159,12 +159,12 @@ func (s storing) storeFile(ctx context.Context, number int, f Listed, from Sourc
 		return known, err
 	}
 	file := File{Path: f.Path, Size: f.Size, Blocks: make([]string, blocks(f.Size))}
-	r, err := from.Open(ctx, f)
+	puts, putting := errgroup.WithContext(ctx)
+	r, err := from.Open(putting, f) // which ends if a block can't be stored
 	if err != nil {
 		return file, err
 	}
 	defer r.Close() // read only
-	puts, putting := errgroup.WithContext(ctx)
 	added := make([]int64, len(file.Blocks))
 	err = s.cut(putting, r, file, func(block int, b []byte) {
 		puts.Go(func() error {
@@ -178,7 +178,7 @@ func (s storing) storeFile(ctx context.Context, number int, f Listed, from Sourc
 			return err
 		})
 	})
-	// The end of the group cancels the reading, so that its error is the first one.
+	// A block that can't be stored ends the reading, so that its error is the first one.
 	if err := cmp.Or(puts.Wait(), err); err != nil {
 		return file, fault.Wrap(err, "%s", f.Path)
 	}

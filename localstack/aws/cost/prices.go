@@ -17,6 +17,7 @@ type prices struct {
 	BusEvent               float64
 	LogGB                  float64
 	Alarm, Secret          float64 // a month
+	StoredGB               float64 // a month, of S3 Standard
 	FreeSQS                float64 // free requests a month (permanent free tier)
 	FreeCalls, FreeSeconds float64 // Lambda's free invocations and GB-seconds a month
 	FreeAlarms             float64
@@ -36,6 +37,6 @@ var usEast1 = prices{
 	SecretRequest: listed.Unit(catalog.SecretRequests),
 	BusEvent:      listed.Unit(catalog.BusEvents),
 	LogGB:         listed.Unit(catalog.LambdaLogs),
-	Alarm:         0.10, Secret: 0.40,
+	Alarm:         0.10, Secret: 0.40, StoredGB: 0.023,
 	FreeSQS: 1e6, FreeCalls: 1e6, FreeSeconds: 400_000, FreeAlarms: 10, FreeLogGB: 5,
 }

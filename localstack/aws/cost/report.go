@@ -38,6 +38,7 @@ type Report struct {
 	MonthDollars   float64 `json:"dollars_idle_month"`
 	MonthAfterFree float64 `json:"dollars_idle_month_after_free"`
 	MonthWithToken float64 `json:"dollars_idle_month_with_api_token"`
+	StoredGB       float64 `json:"dollars_month_stored_gb"`
 }
 
 // Counted is the count of one kind of requests.
@@ -105,7 +106,7 @@ func newReport(m measurement, p prices) Report {
 
 	r.Month = month(m, p)
 	r.MonthDollars, r.MonthAfterFree = total(r.Month)
-	r.MonthWithToken = r.MonthDollars + p.Secret
+	r.MonthWithToken, r.StoredGB = r.MonthDollars+p.Secret, p.StoredGB
 	return r
 }
 
@@ -192,6 +193,8 @@ func (r Report) write(w io.Writer) error {
 	table("AN IDLE MONTH", r.Month)
 	fmt.Fprintf(t, "\nan idle month: $%.2f at list prices, $%.2f after the free tier; with the secret api-token $%.2f\n",
 		r.MonthDollars, r.MonthAfterFree, r.MonthWithToken)
+	fmt.Fprintf(t, "beside it, a month: what the bucket stores, such as a model of 15 GB $%.2f, and one of 140 GB $%.2f\n",
+		15*r.StoredGB, 140*r.StoredGB)
 	fmt.Fprintf(t, "prices: %s\n", r.Prices)
 	return t.Flush()
 }
