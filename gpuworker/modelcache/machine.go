@@ -52,7 +52,8 @@ func (m Machine) Fetch(ctx context.Context) error {
 		return m.fetchOwn(ctx, key)
 	}
 	if m.Pool.ModelSource() == config.ModelOfBucket {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not a model that was cached in this bucket", m.Pool.Model),
+		return &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("%s is not a model that was cached in this bucket", m.Pool.Model),
 			Remedy: "write the address that `rollout model cache` printed, or the folder with the model's files"}
 	}
 	if why := m.leftOut(); why != "" {

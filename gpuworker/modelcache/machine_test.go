@@ -161,8 +161,8 @@ func TestBrokenCopyFallsBackToTheHub(t *testing.T) {
 		bytes string               // "" deletes it
 		says  string
 	}{
-		"a block with other bytes": {isBlock(1000), strings.Repeat("x", 1000), "of 2 files came from the bucket, and the server " +
-			"fetches the others from the hub"},
+		"a block with other bytes": {isBlock(1000), strings.Repeat("x", 1000),
+			"of 2 files came from the bucket, and the server fetches the others from the hub"},
 		"a block that is cut": {isBlock(1000), "x", "of 2 files came from the bucket"},
 		"a lost block":        {isBlock(1000), "", "of 2 files came from the bucket"},
 		"a broken manifest": {func(i blob.Info) bool { return strings.HasSuffix(i.Key, ".json") }, "{",
@@ -288,7 +288,8 @@ func TestTokenIsReadFromTheServersSecrets(t *testing.T) {
 		t.Errorf("without a file: %q", got)
 	}
 	at := filepath.Join(root, secretsFile)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("A=b\nHF_TOKEN=hf_x\n"), 0o600)); err != nil {
+	secrets := []byte("A=b\nHF_TOKEN=hf_x\n")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, secrets, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if got := hubToken(root); got != "hf_x" {

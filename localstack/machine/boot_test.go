@@ -21,7 +21,8 @@ const script = "../../infra/aws/bootstrap.sh"
 var fakePrograms = map[string]string{
 	"aws": `case "$*" in
 *"s3 cp"*worker*) [ -z "${NO_PROGRAM:-}" ] && printf '%s\n' '#!/bin/sh' 'echo "gpuworker $*" >>"$CALLS"' \
-  'case "$2" in *-model) exit "${NO_MODEL:-0}" ;; esac' '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
+  'case "$2" in *-model) exit "${NO_MODEL:-0}" ;; esac' \
+  '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
 *get-secret-value*) echo hf_secret ;;
 esac`,
 	"curl": `case "$*" in
@@ -233,7 +234,8 @@ func TestMachineFetchesAModelFromABucket(t *testing.T) {
 func TestMachineGoesOnWithoutTheBucketsCopyOfAModel(t *testing.T) {
 	t.Parallel()
 	m := boot(t, "NO_MODEL=1")
-	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", "systemctl start --no-block rollout-engine-0.service",
+	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model",
+		"systemctl start --no-block rollout-engine-0.service",
 		"systemctl start rollout-worker.service")
 	if strings.Contains(m.calls, "terminate") {
 		t.Errorf("the machine leaves its fleet:\n%s", m.calls)
@@ -241,7 +243,8 @@ func TestMachineGoesOnWithoutTheBucketsCopyOfAModel(t *testing.T) {
 	const address = "s3://acme-batches/models/own/mine/0123.json"
 	own := strings.Replace(aPool, "org/model", address, 1)
 	m = boot(t, "ROLLOUT_CONFIG="+config+own, "ROLLOUT_MODEL="+address)
-	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", "systemctl start --no-block rollout-engine-0.service")
+	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model",
+		"systemctl start --no-block rollout-engine-0.service")
 	has(t, "the engine", m.unit("engine-0"), `"--volume" "/var/lib/rollout/model:/model:ro"`)
 	m = boot(t, "ROLLOUT_CONFIG="+config+own, "ROLLOUT_MODEL="+address, "NO_MODEL=1")
 	has(t, "the list of calls", m.calls, "gpuworker machine fetch-model", leaves)

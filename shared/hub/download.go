@@ -192,7 +192,9 @@ type body struct {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	stalled := time.AfterFunc(stallLimit, func() { b.cancel(fault.New(fault.Unavailable, "no byte came for %s", stallLimit)) })
+	stalled := time.AfterFunc(stallLimit, func() {
+		b.cancel(fault.New(fault.Unavailable, "no byte came for %s", stallLimit))
+	})
 	defer stalled.Stop()
 	return b.ReadCloser.Read(p)
 }

@@ -152,7 +152,8 @@ func (h Hub) get(ctx context.Context, path string, header http.Header) (*http.Re
 	base := strings.TrimSuffix(cmp.Or(h.URL, DefaultURL), "/")
 	at, err := url.Parse(base)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%.128q is not the address of a hub", base),
+		return nil, &fault.Error{Kind: fault.Invalid,
+			Err:    fault.New(fault.Invalid, "%.128q is not the address of a hub", base),
 			Remedy: "write one such as " + DefaultURL + " as HF_ENDPOINT"}
 	}
 	if h.Token != "" && at.Scheme == "http" && !loopback(at.Hostname()) {
@@ -234,10 +235,11 @@ func (h Hub) status(answer *http.Response, name string) error {
 		if h.Token == "" {
 			remedy = "set HF_TOKEN to a token that may read it, or correct the name; machines take the secret hf-token"
 		}
-		return &fault.Error{Kind: fault.Denied, Err: fault.New(fault.Denied, "the hub does not show %s (status %d)", name, code),
-			Remedy: remedy}
+		return &fault.Error{Kind: fault.Denied, Remedy: remedy,
+			Err: fault.New(fault.Denied, "the hub does not show %s (status %d)", name, code)}
 	case code == http.StatusNotFound:
-		return &fault.Error{Kind: fault.NotFound, Err: fault.New(fault.NotFound, "the hub has no such model, revision or file"),
+		return &fault.Error{Kind: fault.NotFound,
+			Err:    fault.New(fault.NotFound, "the hub has no such model, revision or file"),
 			Remedy: "correct the name, such as org/model@revision"}
 	case code == http.StatusTooManyRequests:
 		return &fault.Error{Kind: fault.Throttled, RetryAfter: min(retry.After(answer.Header), stallLimit),

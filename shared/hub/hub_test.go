@@ -85,10 +85,11 @@ func TestHubSaysWhyAModelCannotBeRead(t *testing.T) {
 			"accept the model's terms"},
 		"forbidden": {func(s *hubtest.Hub, h *hub.Hub) { s.Refuse, s.Refusals, h.Token = 403, 9, token }, fault.Denied,
 			"accept the model's terms"},
-		"no such model": {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 404, 9 }, fault.NotFound, "correct the name"},
-		"always down":   {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 503, 99 }, fault.Unavailable, ""},
-		"overloaded":    {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 429, 99 }, fault.Throttled, ""},
-		"not a hub":     {func(_ *hubtest.Hub, h *hub.Hub) { h.URL = "ftp://x" }, fault.Invalid, "HF_ENDPOINT"},
+		"no such model": {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 404, 9 }, fault.NotFound,
+			"correct the name"},
+		"always down": {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 503, 99 }, fault.Unavailable, ""},
+		"overloaded":  {func(s *hubtest.Hub, _ *hub.Hub) { s.Refuse, s.Refusals = 429, 99 }, fault.Throttled, ""},
+		"not a hub":   {func(_ *hubtest.Hub, h *hub.Hub) { h.URL = "ftp://x" }, fault.Invalid, "HF_ENDPOINT"},
 		"a token in the clear": {func(_ *hubtest.Hub, h *hub.Hub) { h.URL, h.Token = "http://hub.example.com", token },
 			fault.Invalid, "https"},
 	} {
@@ -124,7 +125,8 @@ func TestTokenGoesToTheHubAlone(t *testing.T) {
 				return &http.Response{StatusCode: 418, Header: http.Header{}, Request: r, Body: http.NoBody}, nil
 			})}}
 		_, err := h.Find(t.Context(), name, "")
-		if c.want != fault.Internal && !fault.Is(err, c.want) || c.want == fault.Internal && (len(sent) != 2 || sent[1] != c.sent) {
+		if c.want != fault.Internal && !fault.Is(err, c.want) ||
+			c.want == fault.Internal && (len(sent) != 2 || sent[1] != c.sent) {
 			t.Errorf("%s: sent %v, %v", to, sent, err)
 		}
 	}
@@ -190,11 +192,12 @@ func TestHostileListsAreRefused(t *testing.T) {
 	t.Parallel()
 	const digest = "0123456789012345678901234567890123456789"
 	for what, text := range map[string]string{
-		"no JSON":        `<html>`,
-		"no commit":      `{"sha":"main","siblings":[]}`,
-		"a path as one":  `{"sha":"../../../../../../../../../etc/passwd","siblings":[]}`,
-		"no size":        `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","blobId":"` + digest + `"}]}`,
-		"a negative one": `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":-1,"blobId":"` + digest + `"}]}`,
+		"no JSON":       `<html>`,
+		"no commit":     `{"sha":"main","siblings":[]}`,
+		"a path as one": `{"sha":"../../../../../../../../../etc/passwd","siblings":[]}`,
+		"no size":       `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","blobId":"` + digest + `"}]}`,
+		"a negative one": `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":-1,"blobId":"` +
+			digest + `"}]}`,
 		"no digest":      `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":1}]}`,
 		"a path for one": `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":1,"blobId":"../../../x"}]}`,
 	} {
@@ -214,7 +217,8 @@ func TestHostileListsAreRefused(t *testing.T) {
 type answering string
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(string(a)))}, nil
+	body := io.NopCloser(strings.NewReader(string(a)))
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Request: r, Body: body}, nil
 }
 
 // What another program downloaded may have been changed since.
@@ -242,7 +246,8 @@ func TestCopyIsVerified(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := (hub.Copy{Model: m}).Listed([]models.Listed{{Path: "config.json", Size: 3}}); !fault.Is(err, fault.Corrupt) {
+	_, err = hub.Copy{Model: m}.Listed([]models.Listed{{Path: "config.json", Size: 3}})
+	if !fault.Is(err, fault.Corrupt) {
 		t.Errorf("another size: %v", err)
 	}
 }
@@ -262,8 +267,9 @@ func TestServingTakesOneFormatOfTheWeights(t *testing.T) {
 			"config.json model-00001-of-00002.safetensors model.safetensors.index.json pytorch_model.bin model.gguf " +
 				"original/consolidated.00.pth tf_model.h5 flax_model.msgpack onnx/model.onnx README.md .gitattributes logo.png",
 			"config.json model-00001-of-00002.safetensors model.safetensors.index.json README.md"},
-		"bin without safetensors": {"config.json pytorch_model.bin tokenizer.model", "config.json pytorch_model.bin tokenizer.model"},
-		"gguf alone":              {"a.Q4_K_M.gguf a.Q8_0.gguf README.md", "a.Q4_K_M.gguf a.Q8_0.gguf README.md"},
+		"bin without safetensors": {"config.json pytorch_model.bin tokenizer.model",
+			"config.json pytorch_model.bin tokenizer.model"},
+		"gguf alone": {"a.Q4_K_M.gguf a.Q8_0.gguf README.md", "a.Q4_K_M.gguf a.Q8_0.gguf README.md"},
 		"safetensors of an adapter are not the model's": {"pytorch_model.bin adapters/a.safetensors", "pytorch_model.bin"},
 		"a path that leads out stays, to be refused":    {"../x.json config.json", "../x.json config.json"},
 	} {

@@ -379,7 +379,8 @@ func TestHostileManifestIsRefused(t *testing.T) {
 		"of another revision": `{"schema_version":1,"name":"acme/small","revision":"` + commit2 + `","files":[` + file + `]}`,
 		"a path out": `{"schema_version":1,"name":"acme/small","revision":"` + commit + `","files":[` +
 			strings.Replace(file, `"a"`, `"../a"`, 1) + `]}`,
-		"a file twice": `{"schema_version":1,"name":"acme/small","revision":"` + commit + `","files":[` + file + `,` + file + `]}`,
+		"a file twice": `{"schema_version":1,"name":"acme/small","revision":"` + commit + `","files":[` + file + `,` +
+			file + `]}`,
 		"too few blocks": `{"schema_version":1,"name":"acme/small","revision":"` + commit + `","files":[` +
 			strings.Replace(file, `:1`, `:99999999`, 1) + `]}`,
 		"a negative size": `{"schema_version":1,"name":"acme/small","revision":"` + commit + `","files":[` +

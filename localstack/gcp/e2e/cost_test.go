@@ -349,8 +349,8 @@ func TestCost(t *testing.T) {
 	idle := price(t, "an idle month with one pool", month)
 	t.Logf("a million samples $%.3f, an idle month $%.2f", million, idle)
 	const storedGB = 0.020 // a month, of Standard Storage
-	t.Logf("beside it, a month: what the bucket stores, such as a model of 15 GB $%.2f, and one of 140 GB $%.2f", 15*storedGB,
-		140*storedGB)
+	t.Logf("beside it, a month: what the bucket stores, such as a model of 15 GB $%.2f, and one of 140 GB $%.2f",
+		15*storedGB, 140*storedGB)
 	if ours > mostForWork || million > mostForMillion || idle > mostForMonth {
 		t.Errorf("a million samples cost $%.3f and with the workers' time $%.3f, an idle month $%.2f: too much",
 			ours, million, idle)

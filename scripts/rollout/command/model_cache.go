@@ -60,9 +60,10 @@ func modelCacheCommand(e *Env) *cobra.Command {
 	}
 	var r cacheRequest
 	location := locationFlags(c)
-	c.Flags().StringVar(&r.as, "name", "", "the `name` to list a model of a folder or bucket by (default: the folder's name)")
-	c.Flags().BoolVar(&r.all, "all", false, "of the hub, also store the files that no server loads, such as other formats "+
-		"of the weights")
+	c.Flags().StringVar(&r.as, "name", "",
+		"the `name` to list a model of a folder or bucket by (default: the folder's name)")
+	c.Flags().BoolVar(&r.all, "all", false,
+		"of the hub, also store the files that no server loads, such as other formats of the weights")
 	asJSON := c.Flags().Bool("json", false, "print a JSON object")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		r.uri, r.location = args[0], *location
@@ -153,8 +154,8 @@ func (e *Env) cacheModel(ctx context.Context, in *installation.Installation, r c
 		return cached{}, err
 	}
 	did := cached{
-		Name: m.name, Revision: m.revision, Key: stored.Key, Model: m.name, Files: len(manifest.Files), Bytes: manifest.Size(),
-		NewBytes: stored.New, Already: stored.Already, Seconds: e.Clock.Now().Sub(began).Seconds(),
+		Name: m.name, Revision: m.revision, Key: stored.Key, Model: m.name,
+		Files: len(manifest.Files), Bytes: manifest.Size(), NewBytes: stored.New, Already: stored.Already, Seconds: e.Clock.Now().Sub(began).Seconds(),
 	}
 	switch {
 	case in.Cloud == "":

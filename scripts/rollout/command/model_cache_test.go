@@ -41,11 +41,13 @@ func TestModelOfTheHubIsCachedOnce(t *testing.T) {
 		"acme/small at 89abcdef0123 is in the bucket already: 9 B\n")
 	var listed []models.Entry
 	list := f.rollout("model", "list", "--json")
-	if err := json.Unmarshal([]byte(list.out), &listed); err != nil || len(listed) != 1 || listed[0].Name != "acme/small" ||
-		listed[0].Revision != hubtest.Commit || listed[0].Files != 2 || listed[0].Bytes != 9 {
+	if err := json.Unmarshal([]byte(list.out), &listed); err != nil || len(listed) != 1 ||
+		listed[0].Name != "acme/small" || listed[0].Revision != hubtest.Commit ||
+		listed[0].Files != 2 || listed[0].Bytes != 9 {
 		t.Errorf("%+v: %+v, %v", list, listed, err)
 	}
-	check(t, f.rollout("model", "rm", "acme/small@99"), 2, "", "the bucket has no model acme/small@99", "rollout model list")
+	check(t, f.rollout("model", "rm", "acme/small@99"), 2, "",
+		"the bucket has no model acme/small@99", "rollout model list")
 	check(t, f.rollout("model", "rm", "acme/small@89ab"), 0, "removed 1 model: 9 B\n")
 	check(t, f.rollout("model", "list"), 0, "no models\n")
 }
@@ -55,13 +57,15 @@ func TestModelOfTheHubThatCannotBeRead(t *testing.T) {
 	f, h := newFixture(t), smallHub(t)
 	h.Token = "hf_secret"
 	check(t, f.withHub(h, "", "model", "cache", "acme/small"), 1, "", "the hub does not show acme/small", "HF_TOKEN")
-	if got := f.withHub(h, "hf_wrong", "model", "cache", "acme/small"); got.code != 1 || strings.Contains(got.err, "hf_wrong") {
+	got := f.withHub(h, "hf_wrong", "model", "cache", "acme/small")
+	if got.code != 1 || strings.Contains(got.err, "hf_wrong") {
 		t.Errorf("with another token: %+v", got)
 	}
 	check(t, f.withHub(h, "", "model", "cache", "acme/small/x"), 2, "", "is not a name of a model")
 	check(t, f.withHub(h, "", "model", "cache", "acme/small", "--name", "x"), 2, "", "a model of the hub has a name")
 	h.Files["../evil.safetensors"] = []byte("x")
-	check(t, f.withHub(h, h.Token, "model", "cache", "acme/small"), 2, "", `"../evil.safetensors" can't be the path of a file`)
+	check(t, f.withHub(h, h.Token, "model", "cache", "acme/small"), 2, "",
+		`"../evil.safetensors" can't be the path of a file`)
 	check(t, f.rollout("model", "list"), 0, "no models\n")
 }
 
@@ -84,7 +88,8 @@ func TestModelOfAFolderIsCached(t *testing.T) {
 		t.Errorf("%+v: %+v, %v", got, did, err)
 	}
 	check(t, f.rollout("model", "cache", filepath.Join(folder, "none")), 1, "", "there is no folder")
-	check(t, f.rollout("model", "cache", "s3://acme/models/x"), 2, "", "is not an address of a bucket of this installation's cloud")
+	check(t, f.rollout("model", "cache", "s3://acme/models/x"), 2, "",
+		"is not an address of a bucket of this installation's cloud")
 	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "link")); err != nil {
 		t.Fatal(err)
 	}
