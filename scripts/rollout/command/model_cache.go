@@ -155,7 +155,8 @@ func (e *Env) cacheModel(ctx context.Context, in *installation.Installation, r c
 	}
 	did := cached{
 		Name: m.name, Revision: m.revision, Key: stored.Key, Model: m.name,
-		Files: len(manifest.Files), Bytes: manifest.Size(), NewBytes: stored.New, Already: stored.Already, Seconds: e.Clock.Now().Sub(began).Seconds(),
+		Files: len(manifest.Files), Bytes: manifest.Size(), NewBytes: stored.New, Already: stored.Already,
+		Seconds: e.Clock.Now().Sub(began).Seconds(),
 	}
 	switch {
 	case in.Cloud == "":
