@@ -76,10 +76,8 @@ func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.Mac
 		problem = i.options.ProblemOf(n.Reason)
 	}
 	change := func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
-		if !n.At.After(f.AbsentAt) {
-			return f, false, nil
-		}
-		return record.Fleet{Schema: record.Schema, AbsentAt: n.At.UTC(), Absent: n.Reason, Problem: problem}, true, nil
+		f, changed := f.NoteAbsence(n.At, problem, n.Reason)
+		return f, changed, nil
 	}
 	_, err := host.Update(ctx, i.Docs, record.FleetKey(pool), change)
 	return fault.Wrap(err, "note that no machine of pool %s can start", pool)

@@ -2,6 +2,7 @@
 // taken back, stops, was ended by its fleet, or can't be started.
 //
 //		MachineNotice ──▶ Handle ─┬─ preempted, stopping ────────▶ worker/<worker> drain mark
+//		                          ├─ at risk, if the pool wants ─▶ worker/<worker> drain mark
 //		                          ├─ terminated, no heartbeat ───▶ beat/<machine> failure report
 //		                          └─ launch failed ──────────────▶ fleet/<pool> reason, for people
 //
@@ -71,6 +72,13 @@ func (i *Interrupter) Handle(ctx context.Context, n cloud.MachineNotice) error {
 	return err
 }
 
+// drains reports whether the notice ends the work of a pool's workers. Machines at risk
+// mostly stay, and those that replace them are at the same risk, so that a pool leaves them
+// only if its config says so.
+func (i *Interrupter) drains(n cloud.MachineNotice, pool string) bool {
+	return n.Kind != cloud.MachineAtRisk || i.options.Deployment.Pool(pool).DrainOnRebalance
+}
+
 // poolOf returns the pool whose machines are in the fleet.
 func (i *Interrupter) poolOf(fleet string) (string, bool) {
 	for _, p := range i.options.Deployment.InferPools() {
@@ -91,7 +99,7 @@ func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (heard b
 	var failed error // an error about one worker does not stop the others
 	err = i.each(ctx, n.Machine, func(b health.Heartbeat) {
 		heard = true
-		if b.State != health.Gone {
+		if b.State != health.Gone && i.drains(n, b.Pool) {
 			found++
 			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, n.Reason))
 		}

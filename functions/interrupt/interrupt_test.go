@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"rollout/functions/interrupt"
+	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -70,6 +73,35 @@ func TestNoticeMarksTheWorkersOfTheMachine(t *testing.T) {
 	m := hosttest.Load[record.WorkerMark](t, p, record.WorkerKey("w1"))
 	if m.DrainReason != "spot interruption" || m.Sequence != 1 {
 		t.Errorf("the mark is %+v", m)
+	}
+}
+
+// EC2 recommends to leave many machines of a region at once, and most of them stay.
+func TestRebalanceStormDrainsOnlyPoolsThatWantIt(t *testing.T) {
+	t.Parallel()
+	p, _ := newFixture(t)
+	for worker, pool := range map[string]string{"w1": "small", "w2": "eager", "w3": "eager"} {
+		b := hosttest.Load[health.Heartbeat](t, p, record.HeartbeatKey(worker))
+		b.Pool = pool
+		hosttest.Save(t, p, record.HeartbeatKey(worker), b)
+	}
+	d := config.DefaultDeployment()
+	d.Cloud.Name, d.Pools = "acme", []config.Pool{{Name: "small", Model: "m"}, {Name: "eager", Model: "n",
+		PoolMachines: config.PoolMachines{DrainOnRebalance: true}}}
+	i := interrupt.New(p, interrupt.Options{Deployment: d, FleetOf: fleetOf})
+	for range 3 {
+		for _, machine := range []string{instance, "i-0fffffffffffffff0", silent} {
+			n := cloud.MachineNotice{Kind: cloud.MachineAtRisk, Machine: machine, Reason: "rebalance", At: time.Now()}
+			if err := i.Handle(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := marked(t, p); !slices.Equal(got, []string{"w2", "w3"}) {
+		t.Errorf("marked are %q, want the workers of the pool that drains on advice", got)
+	}
+	if _, err := p.Docs.Get(t.Context(), record.HeartbeatKey(silent)); err == nil {
+		t.Error("a machine that stays and boots is recorded as ended")
 	}
 }
 

@@ -183,6 +183,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		TokenPrices: cost.TokenPrices{Prompt: tokens.PromptPrice, Completion: tokens.CompletionPrice},
 		Servers:     load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
+		DrainOnAdvice: d.Pool(o.Pool).DrainOnRebalance,
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
 	go func() {
 		select {

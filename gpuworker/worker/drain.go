@@ -39,8 +39,8 @@ func (w *Worker) drainWithin(reason string, budget time.Duration) (started bool)
 
 // WatchNotices drains the worker at a preemption notice of the machine, within
 // the notice's lead or Config.Drain, whichever is shorter. A further notice with
-// an earlier deadline shortens the drain. It returns when ctx ends or notices is
-// closed.
+// an earlier deadline shortens the drain. Advice drains only with
+// Config.DrainOnAdvice. It returns when ctx ends or notices is closed.
 func (w *Worker) WatchNotices(ctx context.Context, notices <-chan capacity.Notice) {
 	for {
 		select {
@@ -49,6 +49,11 @@ func (w *Worker) WatchNotices(ctx context.Context, notices <-chan capacity.Notic
 		case n, ok := <-notices:
 			if !ok {
 				return
+			}
+			if n.Advice && !w.cfg.DrainOnAdvice {
+				w.Log.InfoContext(ctx, "the provider recommends to leave this machine: work goes on until a notice of its end",
+					observe.KeyReason, n.Reason)
+				continue
 			}
 			w.drainWithin(n.Reason, min(w.cfg.Drain, n.Lead))
 		}

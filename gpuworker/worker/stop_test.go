@@ -161,6 +161,42 @@ func TestC28DrainEndsWithinNoticeLead(t *testing.T) {
 	}
 }
 
+// A storm of recommendations to leave the machine stops no work unless the pool wants it.
+func TestAdviceDrainsOnlyIfAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, wanted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newFixture(t, 1, 4)
+			d.sendWork(0)
+			w := d.start("w1", &fakeExecutor{answer: func(ctx context.Context, _ int) error {
+				return answerAfter(ctx, time.Minute)
+			}}, func(c *worker.Config) { c.InFlight, c.DrainOnAdvice = 4, wanted })
+			advance(time.Second)
+			notices := make(chan capacity.Notice)
+			go w.WatchNotices(t.Context(), notices)
+			for range 50 {
+				notices <- capacity.Notice{Reason: "rebalance", Lead: 2 * time.Minute, Advice: true}
+			}
+			advance(time.Second) // for the next heartbeat
+			if draining := d.heartbeat("w1").State == health.Draining || w.ended(); draining != wanted {
+				t.Errorf("with DrainOnAdvice %v it drains: %v", wanted, draining)
+			}
+			if wanted {
+				return
+			}
+			advance(2 * time.Minute)
+			if doc := d.shard(0); doc.State != shard.Done || w.ended() {
+				t.Errorf("the shard is %s, and the worker ended: %v", doc.State, w.ended())
+			}
+			notices <- capacity.Notice{Reason: "spot", Lead: time.Minute}
+			synctest.Wait()
+			if !w.ended() {
+				t.Error("a notice of the end no longer drains")
+			}
+		})
+	}
+}
+
 func TestDrainOfIdleWorkerEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]func(*fixture, *runningWorker){

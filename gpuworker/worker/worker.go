@@ -36,7 +36,9 @@ type Config struct {
 	// Drain bounds the time of a drain. Grace bounds how long requests in
 	// flight may go on after their run was paused or ended.
 	Drain, Grace time.Duration
-	Machine      record.Machine
+	// DrainOnAdvice drains the worker also when the provider recommends to leave the machine.
+	DrainOnAdvice bool
+	Machine       record.Machine
 	// Price is what the machine costs in an hour, in dollars. Its time is counted if
 	// Machine.Kind is known.
 	Price float64

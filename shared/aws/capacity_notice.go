@@ -50,8 +50,8 @@ func spotNotice(content []byte, now time.Time) ([]notice, error) {
 }
 
 // rebalanceNotice parses {"noticeTime":"2026-11-28T08:22:00Z"}. The instance has an
-// elevated risk of interruption. The spot notice may follow at once, so the notice
-// promises only its lead.
+// elevated risk of interruption: advice, because most such instances stay for hours. The
+// spot notice may follow at once, so the notice promises only its lead.
 func rebalanceNotice(content []byte, _ time.Time) ([]notice, error) {
 	var recommendation struct {
 		NoticeTime time.Time `json:"noticeTime"`
@@ -59,7 +59,7 @@ func rebalanceNotice(content []byte, _ time.Time) ([]notice, error) {
 	if err := json.Unmarshal(content, &recommendation); err != nil || recommendation.NoticeTime.IsZero() {
 		return nil, fault.New(fault.Corrupt, "the rebalance recommendation %.200q lacks a time", content)
 	}
-	return []notice{{"rebalance", capacity.Notice{Reason: "rebalance", Lead: spotLead}}}, nil
+	return []notice{{"rebalance", capacity.Notice{Reason: "rebalance", Lead: spotLead, Advice: true}}}, nil
 }
 
 // maintenanceNotices parses the list of scheduled events. It skips events that are

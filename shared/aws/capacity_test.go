@@ -125,7 +125,7 @@ func TestInstanceRenewsRevokedToken(t *testing.T) {
 	source, _ := newInstance(t, m, InstanceOptions{})
 	notices := source.Notices(t.Context())
 	m.set("events/recommendations/rebalance", `{"noticeTime":"2026-11-28T12:00:00Z"}`)
-	if got, want := <-notices, (capacity.Notice{Reason: "rebalance", Lead: 2 * time.Minute}); got != want {
+	if got, want := <-notices, (capacity.Notice{Reason: "rebalance", Lead: 2 * time.Minute, Advice: true}); got != want {
 		t.Errorf("notice %+v, want %+v", got, want)
 	}
 	m.revoke()

@@ -2,13 +2,15 @@ package aws
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"rollout/shared/capacity"
+	"rollout/shared/clock"
+	"rollout/shared/document"
 	"rollout/shared/fault"
 )
 
@@ -17,6 +19,10 @@ type FleetOptions struct {
 	// Instance is the machine that the process runs on, for capacity.Membership.
 	// It is nil outside EC2 instances, for example in a function.
 	Instance *Instance
+	// Docs gets what is seen of the groups, for people, in fleet/<pool>; nil notes nothing.
+	Docs  document.Store
+	Clock clock.Clock  // default: the system's
+	Log   *slog.Logger // default: discards
 	// SDK are further options of the client, for tests.
 	SDK []func(*autoscaling.Options)
 }
@@ -30,45 +36,20 @@ type Fleet struct {
 
 var (
 	_ capacity.Fleet      = (*Fleet)(nil)
+	_ capacity.Withdrawer = (*Fleet)(nil)
 	_ capacity.Membership = (*Fleet)(nil)
 )
 
 // NewFleet returns a fleet. group returns the name of a pool's Auto Scaling group.
 // NewFleet sends no request.
 func NewFleet(cfg awssdk.Config, group func(pool string) string, o FleetOptions) *Fleet {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Fleet{scaling: autoscaling.NewFromConfig(cfg, o.SDK...), group: group, options: o}
-}
-
-// ScaleUp raises the desired size of the pool's group, up to the group's own
-// maximum; see capacity.Fleet. It reads the size before it writes it, because Auto
-// Scaling has no conditional update: concurrent calls may overwrite each other.
-func (f *Fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
-	name := f.group(pool)
-	out, err := f.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-		AutoScalingGroupNames: []string{name},
-	})
-	if err != nil {
-		return translate(ctx, err, "describe the fleet %s", name)
-	}
-	var found *types.AutoScalingGroup
-	for i, g := range out.AutoScalingGroups {
-		// A status means that the group is being deleted.
-		if awssdk.ToString(g.AutoScalingGroupName) == name && awssdk.ToString(g.Status) == "" {
-			found = &out.AutoScalingGroups[i]
-		}
-	}
-	if found == nil {
-		return &fault.Error{Kind: fault.NotFound, Err: fault.New(fault.NotFound, "the fleet %s does not exist", name),
-			Remedy: "deploy the stack with gpu=true, or start workers of the pool " + pool + " yourself"}
-	}
-	want := min(int32(min(machines, 1<<20)), awssdk.ToInt32(found.MaxSize))
-	if want <= awssdk.ToInt32(found.DesiredCapacity) {
-		return nil
-	}
-	_, err = f.scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: &name, DesiredCapacity: &want, HonorCooldown: awssdk.Bool(false),
-	})
-	return translate(ctx, err, "scale the fleet %s up to %d machines", name, want)
 }
 
 // AutoScalingGroupOf returns the name of the group that an instance belongs to. It

@@ -26,7 +26,9 @@ type scaling struct {
 	maximum   int
 	deleted   bool
 	instances []string
+	suspended string // why the process Launch is suspended; "" if it is not
 	refuse    string // the error code of every response, if set
+	denied    string // the action that is not allowed, if set
 	calls     []string
 }
 
@@ -48,6 +50,10 @@ func (s *scaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(s.refuse, "so it says")
 		return
 	}
+	if action == s.denied {
+		refuse("AccessDenied", "no")
+		return
+	}
 	switch action {
 	case "DescribeAutoScalingGroups":
 		group := ""
@@ -57,8 +63,21 @@ func (s *scaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				status = "<Status>Delete in progress</Status>"
 			}
 			group = fmt.Sprintf(`<member><AutoScalingGroupName>%s</AutoScalingGroupName><MinSize>0</MinSize>`+
-				`<MaxSize>%d</MaxSize><DesiredCapacity>%d</DesiredCapacity>%s</member>`,
-				s.name, s.maximum, s.desired, status)
+				`<MaxSize>%d</MaxSize><DesiredCapacity>%d</DesiredCapacity>%s`, s.name, s.maximum, s.desired, status)
+			group += `<Instances>`
+			for _, i := range s.instances {
+				id, state, leaving := strings.Cut(i, " ")
+				if !leaving {
+					state = "InService"
+				}
+				group += `<member><InstanceId>` + id + `</InstanceId><LifecycleState>` + state + `</LifecycleState></member>`
+			}
+			group += `</Instances>`
+			if s.suspended != "" {
+				group += `<SuspendedProcesses><member><ProcessName>Launch</ProcessName><SuspensionReason>` + s.suspended +
+					`</SuspensionReason></member></SuspendedProcesses>`
+			}
+			group += `</member>`
 		}
 		_, _ = fmt.Fprintf(w, `<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult>`+
 			`<AutoScalingGroups>%s</AutoScalingGroups>`+
@@ -81,6 +100,13 @@ func (s *scaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.desired = n
 		_, _ = fmt.Fprint(w, `<SetDesiredCapacityResponse/>`)
+	case "ResumeProcesses":
+		if r.FormValue("ScalingProcesses.member.1") != "Launch" || r.FormValue("ScalingProcesses.member.2") != "" {
+			refuse("ValidationError", "more than Launch")
+			return
+		}
+		s.suspended = ""
+		_, _ = fmt.Fprint(w, `<ResumeProcessesResponse/>`)
 	case "TerminateInstanceInAutoScalingGroup":
 		shrink := r.FormValue("ShouldDecrementDesiredCapacity") == "true"
 		switch {

@@ -125,7 +125,8 @@ func (s *Stack) ObjectURL(key string) string {
 
 // Fleet returns the stack's Auto Scaling groups; see cloud.Installation.
 func (s *Stack) Fleet() capacity.Fleet {
-	return NewFleet(s.AWS, s.Deployment.Cloud.FleetName, FleetOptions{})
+	return NewFleet(s.AWS, s.Deployment.Cloud.FleetName,
+		FleetOptions{Docs: s.Ports.Docs, Clock: s.Ports.Clock, Log: s.Ports.Log})
 }
 
 // Machine returns the EC2 instance that the process runs on; see

@@ -40,6 +40,9 @@ type Inventory struct {
 type Notice struct {
 	Reason string
 	Lead   time.Duration
+	// Advice is true if the machine only may end: the provider recommends to leave it. Most
+	// such machines stay for hours.
+	Advice bool
 }
 
 // Source describes a machine and delivers its preemption notices.

@@ -18,6 +18,7 @@ type NoticeKind string
 // Kinds of notices.
 const (
 	MachinePreempted  NoticeKind = "preempted"     // the provider will soon reclaim it
+	MachineAtRisk     NoticeKind = "at_risk"       // the provider recommends to leave it: it may be reclaimed
 	MachineStopping   NoticeKind = "stopping"      // it stops, for any reason
 	MachineTerminated NoticeKind = "terminated"    // its fleet ended it for another reason than scaling in
 	LaunchFailed      NoticeKind = "launch_failed" // its fleet cannot start a machine

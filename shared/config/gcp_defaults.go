@@ -31,6 +31,8 @@ func gcp() provider {
 			"max_price":       "spot machines have one price: remove it",
 			"on_demand_base":  "a pool buys all its machines in one way: set provisioning",
 			"on_demand_share": "a pool buys all its machines in one way: set provisioning",
+
+			"drain_on_rebalance": "it takes machines back without such advice: remove it",
 		},
 	}
 }

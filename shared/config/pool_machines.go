@@ -40,6 +40,9 @@ type PoolMachines struct {
 	// machine, and OnDemandShare is the share of the others at that price.
 	OnDemandBase  int     `toml:"on_demand_base"`
 	OnDemandShare float64 `toml:"on_demand_share"`
+	// DrainOnRebalance lets workers drain, and machines be replaced, when the provider
+	// recommends to leave a machine that it has not taken back.
+	DrainOnRebalance bool `toml:"drain_on_rebalance"`
 	// AMI is the machine image; default: the provider's newest with a driver and Docker.
 	AMI string `toml:"ami"`
 	// Tags are those of the machines and their disks.

@@ -71,10 +71,8 @@ func problemText(code, message string) string {
 func noteAbsence(ctx context.Context, docs document.Store, pool string, at time.Time,
 	kind scaling.ProblemKind, why string) error {
 	change := func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
-		if !at.After(f.AbsentAt) {
-			return f, false, nil
-		}
-		return record.Fleet{Schema: record.Schema, AbsentAt: at.UTC(), Absent: why, Problem: kind}, true, nil
+		f, changed := f.NoteAbsence(at, kind, why)
+		return f, changed, nil
 	}
 	_, err := host.Update(ctx, docs, record.FleetKey(pool), change)
 	return fault.Wrap(err, "note why no machine of the pool %s comes", pool)

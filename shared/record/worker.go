@@ -5,7 +5,6 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/core/cost"
-	"rollout/shared/core/scaling"
 )
 
 // WorkerMark is the document worker/<worker>: what functions request of a worker or
@@ -26,17 +25,6 @@ func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
 	}
 	m.Schema, m.Sequence, m.DrainReason = Schema, m.Sequence+1, reason
 	return m, true
-}
-
-// Fleet is the document fleet/<pool>: the cloud's last report on why the pool got no
-// machine. Only functions write it. It explains this to users; no decision depends
-// on it.
-type Fleet struct {
-	Schema   int       `json:"schema"`
-	AbsentAt time.Time `json:"absent_at"` // when a machine last failed to start
-	Absent   string    `json:"absent"`    // why, in the cloud's words
-	// Problem is what kind of cause that is; "" if a version wrote it that did not say so.
-	Problem scaling.ProblemKind `json:"problem,omitempty"`
 }
 
 // Machine is the part of a heartbeat that describes the worker's machine.

@@ -1,5 +1,11 @@
 // Command reclaim is package reclaim as a function of AWS Lambda, called every
-// minute. It scales up the fleets of pools whose work waits, and tells people what happened.
+			err := reclaim.ScanOnce(ctx, s.Ports, o)
+			if err != nil {
+				machines.ScaleUp(ctx) // for the demand that the scan saw
+			} else {
+				machines.Settle(ctx)
+			}
+			return errors.Join(err, notifier.DeliverOnce(ctx)) // last: a receiver may take its time
 package main
 
 import (
@@ -25,7 +31,11 @@ func main() {
 				CheckOwner: ownership.OfCloud(s).Check}}
 		return lambda.Timer(func(ctx context.Context) error {
 			err := reclaim.ScanOnce(ctx, s.Ports, o)
-			machines.ScaleUp(ctx)
+			if err != nil {
+				machines.ScaleUp(ctx) // for the demand that the scan saw
+			} else {
+				machines.Settle(ctx)
+			}
 			return errors.Join(err, notifier.DeliverOnce(ctx)) // last: a receiver may take its time
 		})
 	})

@@ -308,8 +308,9 @@ func (b *builder) readSecrets(wanted func(name string) bool) []grant {
 		why: "Secrets Manager ends the name of a secret with six characters of its own."}}
 }
 
-// scaleFleets allows raising the desired capacity of the pools' groups. It
-// returns nil if the stack has no machines.
+// scaleFleets allows setting the desired capacity of the pools' groups, resuming what Auto
+// Scaling has suspended of them, and noting what is seen of them. It returns nil if the stack
+// has no machines.
 func (b *builder) scaleFleets() []grant {
 	if !b.Machines {
 		return nil
@@ -322,8 +323,8 @@ func (b *builder) scaleFleets() []grant {
 			why:       "The action knows no resources.",
 		},
 		{
-			id:        "RaiseFleets",
-			actions:   []string{"autoscaling:SetDesiredCapacity"},
+			id:        "ScaleFleets",
+			actions:   []string{"autoscaling:SetDesiredCapacity", "autoscaling:ResumeProcesses"},
 			resources: b.groupArns(b.Deployment.InferPools()...),
 			why:       "A group's name is preceded by an id that it gets when it is made.",
 		},

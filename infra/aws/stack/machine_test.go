@@ -107,6 +107,30 @@ func TestGroupIsAsItsPoolDescribesIt(t *testing.T) {
 	}
 }
 
+// EC2 recommends to leave machines that mostly stay: only a pool that wants it hears of it.
+func TestOnlyAPoolThatWantsItIsRebalanced(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Pools[0].DrainOnRebalance = true }))
+	for pool, want := range map[string]bool{"small": true, "large": false} {
+		g := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
+		if g.at("CapacityRebalance") != want {
+			t.Errorf("%s rebalances capacity: %v, want %v", pool, g.at("CapacityRebalance"), want)
+		}
+	}
+	for name, c := range map[string]struct {
+		of   template
+		want bool
+	}{"by default": {asUsual(t), false}, "for one pool": {made, true}} {
+		heard := false
+		for _, r := range c.of.all("AWS::Events::Rule") {
+			heard = heard || strings.Contains(flat(r.Properties.at("EventPattern")), "Rebalance Recommendation")
+		}
+		if heard != c.want {
+			t.Errorf("%s: recommendations are heard: %v, want %v", name, heard, c.want)
+		}
+	}
+}
+
 // A machine may read the pool's own model, and no other object of that bucket.
 func TestMachineMayReadItsModelsBucket(t *testing.T) {
 	t.Parallel()
@@ -155,8 +179,8 @@ func TestFleetsAreEmptySpotGroupsWithoutWork(t *testing.T) {
 			t.Errorf("%s: min size %s, max size %s, desired capacity %v, want 0, 3 and none",
 				pool, g.text("MinSize"), g.text("MaxSize"), g.at("DesiredCapacity"))
 		}
-		if g.at("CapacityRebalance") != true || g.at("NewInstancesProtectedFromScaleIn") != true {
-			t.Errorf("%s does not rebalance capacity or protect machines from scale-in: %v", pool, g)
+		if g.at("CapacityRebalance") != false || g.at("NewInstancesProtectedFromScaleIn") != true {
+			t.Errorf("%s rebalances capacity, or does not protect machines from scale-in: %v", pool, g)
 		}
 		d := tree(g.at("MixedInstancesPolicy.InstancesDistribution").(map[string]any))
 		if d.number("OnDemandBaseCapacity") != 0 || d.number("OnDemandPercentageAboveBaseCapacity") != 0 ||

@@ -171,7 +171,9 @@ func (b *builder) machineGroup(
 			Vpc:                  network,
 			MinCapacity:          jsii.Number(0),
 			MaxCapacity:          jsii.Number(fleet.MaxMachines),
-			CapacityRebalance:    jsii.Bool(true),
+			// A recommendation to rebalance is no interruption: most machines stay, and the
+			// next one gets the same advice.
+			CapacityRebalance: jsii.Bool(machines.DrainOnRebalance),
 			// Without it, Auto Scaling would terminate working machines to rebalance
 			// the zones whenever an idle machine has left.
 			NewInstancesProtectedFromScaleIn: jsii.Bool(true),

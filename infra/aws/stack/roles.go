@@ -65,7 +65,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.createObjects(record.WorkPrefix),                  // what variants a run has pruned
 			b.readDocuments(),
 			b.queryDocuments(beats),
-			b.writeDocuments(workers, shards, others),
+			b.writeDocuments(append(b.fleetDocuments(), workers, shards, others)...),
 			b.receiveMessages(host.CoordinateQueue),
 			b.sendMessages(pools...),
 			b.invokeFunctions(plan, finalize),
@@ -95,7 +95,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.readOwner(),
 			b.readDocuments(),
 			b.queryDocuments(listed...),
-			b.writeDocuments(written...),
+			b.writeDocuments(append(b.fleetDocuments(), written...)...),
 			b.deleteDocuments(deleted...),
 			b.measureQueues(pools...),
 			b.sendMessages(host.CoordinateQueue),
@@ -126,6 +126,15 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	}
 	return nil
+}
+
+// fleetDocuments returns the partition of what is seen of the groups of machines; nil if the
+// stack has none.
+func (b *builder) fleetDocuments() []string {
+	if !b.Machines {
+		return nil
+	}
+	return []string{fleets}
 }
 
 // workerGrants returns the statements for the workers of a pool. A worker

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
+	"rollout/shared/config"
 	"rollout/shared/host"
 )
 
@@ -108,12 +109,13 @@ func (b *builder) reclaimEveryMinute(f awslambda.Function) {
 // be taken away, and when a machine of a pool's group has ended or failed to
 // launch. EventBridge delivers AWS's own events free of charge.
 func (b *builder) interruptionEvents(f awslambda.Function) {
+	notices := []string{"EC2 Spot Instance Interruption Warning"}
+	if slices.ContainsFunc(b.Deployment.InferPools(), func(p config.Pool) bool { return p.DrainOnRebalance }) {
+		notices = append(notices, "EC2 Instance Rebalance Recommendation")
+	}
 	b.rule("SpotNotices", "rollout: a machine will be taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
-		"source": []string{"aws.ec2"},
-		"detail-type": []string{
-			"EC2 Spot Instance Interruption Warning",
-			"EC2 Instance Rebalance Recommendation",
-		},
+		"source":      []string{"aws.ec2"},
+		"detail-type": notices,
 	}})
 	b.rule("MachinesGone", "rollout: a machine was taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
 		"source":      []string{"aws.ec2"},

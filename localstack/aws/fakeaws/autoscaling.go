@@ -28,11 +28,11 @@ type Groups struct {
 type group struct {
 	name          string
 	most, desired int
-	peak          int // the highest desired size so far
+	peak          int    // the highest desired size so far
+	refused       string // why each launch fails; "" if none does
+	suspended     string // why the process Launch is suspended; "" if it is not
 	launch        func(*Instance) *exec.Cmd
 	instances     []*Instance
-	// suspended is why the group launches no instances; "" if it does.
-	suspended string
 }
 
 // Instance is an instance of a group: a process and its metadata service.
@@ -104,12 +104,29 @@ func (g *Groups) SetDesired(name string, desired int) error {
 	return nil
 }
 
-// SuspendLaunch suspends the process Launch of the group for the reason, as Auto Scaling does
-// after launches have failed for a day.
+// Refuse lets each launch of the group fail for the reason. An empty reason lets machines
+// start again, as after a quota was raised, and the group tries again at once.
+func (g *Groups) Refuse(name, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.groups[name]
+	at.refused = why
+	g.fill(at)
+}
+
+// SuspendLaunch suspends the process Launch of the group for the reason, until ResumeProcesses.
+// What refused its launches is over meanwhile.
 func (g *Groups) SuspendLaunch(name, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.groups[name].suspended = why
+	g.groups[name].suspended, g.groups[name].refused = why, ""
+}
+
+// Suspended returns why the process Launch of the group is suspended; "" if it is not.
+func (g *Groups) Suspended(name string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.groups[name].suspended
 }
 
 // Instances returns the instances of a group.
@@ -124,7 +141,14 @@ func (g *Groups) Instances(name string) []*Instance {
 
 // fill starts the missing instances of a group. The caller holds the lock.
 func (g *Groups) fill(at *group) {
-	for len(at.instances) < at.desired && !g.closed && at.suspended == "" {
+	if at.suspended != "" {
+		return
+	}
+	if at.refused != "" && len(at.instances) < at.desired && !g.closed {
+		g.FailLaunch(at.name, at.refused)
+		return
+	}
+	for len(at.instances) < at.desired && !g.closed {
 		g.ids++
 		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, groups: g, log: &tail{},
 			gone: make(chan struct{}), ended: make(chan struct{})}
@@ -322,6 +346,8 @@ func (g *Groups) serve(w http.ResponseWriter, q *request) {
 	case "SetDesiredCapacity":
 		size, _ := strconv.Atoi(q.form.Get("DesiredCapacity"))
 		err = g.SetDesired(q.form.Get("AutoScalingGroupName"), size)
+	case "ResumeProcesses":
+		err = g.resume(q.form.Get("AutoScalingGroupName"), q.form.Get("ScalingProcesses.member.1"))
 	case "TerminateInstanceInAutoScalingGroup":
 		err = g.terminate(q.form.Get("InstanceId"), q.form.Get("ShouldDecrementDesiredCapacity") == "true")
 	default:
@@ -339,6 +365,19 @@ func (g *Groups) serve(w http.ResponseWriter, q *request) {
 	}
 	_, _ = fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult/>"+
 		"<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></%[1]sResponse>", q.operation)
+}
+
+// resume resumes the process Launch.
+func (g *Groups) resume(name, process string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.groups[name]
+	if at == nil || process != "Launch" {
+		return fmt.Errorf("no process %q of a group %q", process, name)
+	}
+	at.suspended = ""
+	g.fill(at)
+	return nil
 }
 
 // terminate ends an instance after SIGTERM to its process.
@@ -424,12 +463,12 @@ func (g *Groups) describe(w http.ResponseWriter, q *request) {
 		}
 		x := groupXML{AutoScalingGroupName: at.name, MaxSize: at.most, DesiredCapacity: at.desired, DefaultCooldown: 300,
 			HealthCheckType: "EC2", CreatedTime: now()}
-		if at.suspended != "" {
-			x.SuspendedProcesses = []suspendedXML{{"Launch", at.suspended}}
-		}
 		for _, in := range at.instances {
 			x.Instances = append(x.Instances, instanceXML{InstanceID: in.ID, LifecycleState: "InService",
 				HealthStatus: "Healthy", AvailabilityZone: Region + "a"})
+		}
+		if at.suspended != "" {
+			x.SuspendedProcesses = []suspendedXML{{"Launch", at.suspended}}
 		}
 		out.Groups = append(out.Groups, x)
 	}

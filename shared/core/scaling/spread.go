@@ -26,7 +26,9 @@ const (
 	Quota    ProblemKind = "quota"    // the project may have no more of them
 	Refused  ProblemKind = "refused"  // a policy forbids them, or a right is missing
 	Unfit    ProblemKind = "unfit"    // the description of the machines is wrong, such as an absent image
-	Unknown  ProblemKind = "unknown"
+	// Suspended: the provider, or a user, has told the fleet to start no machines.
+	Suspended ProblemKind = "suspended"
+	Unknown   ProblemKind = "unknown"
 )
 
 // Memory is what a source's past tells about its next request. The zero value is that of

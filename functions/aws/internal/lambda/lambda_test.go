@@ -451,7 +451,7 @@ func TestReadNotice(t *testing.T) {
 		"spot interruption": {spot(`{"instance-id":"` + id + `","instance-action":"terminate"}`),
 			notice(cloud.MachinePreempted, "spot interruption"), false},
 		"rebalance": {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`),
-			notice(cloud.MachinePreempted, "rebalance recommendation"), false},
+			notice(cloud.MachineAtRisk, "rebalance recommendation"), false},
 		"shutting down": {state("shutting-down"),
 			notice(cloud.MachineStopping, "the instance is shutting-down"), false},
 		"stopping":      {state("stopping"), notice(cloud.MachineStopping, "the instance is stopping"), false},

@@ -77,7 +77,7 @@ func (e cloudEvent) ofEC2() cloud.MachineNotice {
 	case "EC2 Spot Instance Interruption Warning":
 		n.Kind, n.Reason = cloud.MachinePreempted, "spot interruption"
 	case "EC2 Instance Rebalance Recommendation":
-		n.Kind, n.Reason = cloud.MachinePreempted, "rebalance recommendation"
+		n.Kind, n.Reason = cloud.MachineAtRisk, "rebalance recommendation"
 	case "EC2 Instance State-change Notification":
 		switch e.Detail.State {
 		case "shutting-down", "stopping", "stopped", "terminated":
