@@ -168,6 +168,7 @@ func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 
 		Notifier:      notifier,
 		KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
+		BootPause:     s.Deployment.Cloud.Fleet.BootPause.Std(),
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
 		err := reclaim.ScanOnce(ctx, s.Ports, o)

@@ -17,13 +17,16 @@ import (
 // workers are kept for longer than that, so a machine without one never sent any.
 const maxEventAge = health.HeartbeatRetention / 2
 
-// preempted drains the workers of a machine that its provider takes back. If no
-// worker ever sent a heartbeat from it, it records the machine as ended without a
-// failure, so that its end does not count as a failed boot.
+// preempted drains the workers of a machine that its provider takes back. If they have not
+// answered anything, it records the machine as taken back: the pool then waits before it asks
+// for another one, but its runs are not paused for that.
 func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) error {
-	heard, err := i.drain(ctx, n)
-	if err != nil || heard {
+	seen, err := i.drain(ctx, n)
+	switch {
+	case err != nil || seen.rows > 0 || seen.recorded:
 		return err
+	case seen.heartbeats > 0:
+		return i.recordEnd(ctx, ending{pool: seen.pool, machine: n.Machine, takenBack: n.Reason})
 	}
 	fleet := n.Fleet
 	if fleet == "" {
@@ -42,12 +45,12 @@ func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) erro
 	if !ok {
 		return nil
 	}
-	return i.recordFailure(ctx, pool, n.Machine, "")
+	return i.recordEnd(ctx, ending{pool: pool, machine: n.Machine, takenBack: n.Reason})
 }
 
-// terminated records a failed boot if no worker ever sent a heartbeat from the
-// machine that ended. Otherwise one machine after another would start and fail
-// for as long as a run is open.
+// terminated records a failed boot if the machine ended before its workers answered anything,
+// whatever ended it. Otherwise one machine after another would start and fail for as long as
+// a run is open. A machine whose workers have all left in order had no work.
 func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.MachineNotice) error {
 	if n.Machine == "" {
 		return fault.New(fault.Invalid, "the notice names no machine: %+v", n)
@@ -57,15 +60,41 @@ func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.Machi
 			"instance", n.Machine, "age", age)
 		return nil
 	}
-	heard := false
-	if err := i.each(ctx, n.Machine, func(health.Heartbeat) { heard = true }); err != nil || heard {
+	var seen machineSeen
+	err := i.each(ctx, n.Machine, seen.add)
+	if err != nil || seen.rows > 0 || seen.recorded || seen.heartbeats > 0 && seen.gone == seen.heartbeats {
 		return err
 	}
-	i.Log.WarnContext(ctx, "a machine ended before any worker sent a heartbeat",
+	did := "any worker sent a heartbeat"
+	if seen.heartbeats > 0 {
+		did = "its workers answered anything"
+	}
+	i.Log.WarnContext(ctx, "a machine ended before "+did,
 		observe.KeyPool, pool, "instance", n.Machine, observe.KeyReason, n.Reason)
-	return i.recordFailure(ctx, pool, n.Machine, fmt.Sprintf(
-		"it ended before any worker sent a heartbeat; look at what it printed: %s (it ended in response to: %s)",
-		i.options.Hints.ConsoleOutput(n.Machine), n.Reason))
+	return i.recordEnd(ctx, ending{pool: pool, machine: n.Machine, failure: fmt.Sprintf(
+		"it ended before %s; look at what it printed: %s (it ended in response to: %s)",
+		did, i.options.Hints.ConsoleOutput(n.Machine), n.Reason)})
+}
+
+// machineSeen is what the heartbeats of a machine's workers say of it.
+type machineSeen struct {
+	heartbeats, gone int // of its workers
+	rows             int64
+	pool             string
+	recorded         bool // its end is recorded
+}
+
+func (m *machineSeen) add(b health.Heartbeat) {
+	if b.Worker == b.Instance || b.FailureReason != "" {
+		m.recorded = true
+		return
+	}
+	m.heartbeats++
+	m.rows += b.Load.Rows
+	m.pool = b.Pool
+	if b.State == health.Gone {
+		m.gone++
+	}
 }
 
 // launchFailed notes why the pool's fleet could not start a machine, for people.
@@ -83,18 +112,20 @@ func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.Mac
 	return fault.Wrap(err, "note that no machine of pool %s can start", pool)
 }
 
-// recordFailure writes a final heartbeat in place of the machine, once. An empty
-// reason records an end that is not a failure, so that terminated does not record
-// one later.
-func (i *Interrupter) recordFailure(ctx context.Context, pool, machine, reason string) error {
+// ending is the end of a machine that had not answered anything, by its own failure or because
+// its provider took it back.
+type ending struct{ pool, machine, failure, takenBack string }
+
+// recordEnd writes a final heartbeat in place of the machine, once.
+func (i *Interrupter) recordEnd(ctx context.Context, e ending) error {
 	now := i.Clock.Now().UTC()
 	b := health.Heartbeat{
-		Schema: record.Schema, Worker: machine, Pool: pool, State: health.Gone,
-		At: now, DueAt: now, Started: now, Instance: machine, FailureReason: reason,
+		Schema: record.Schema, Worker: e.machine, Pool: e.pool, State: health.Gone,
+		At: now, DueAt: now, Started: now, Instance: e.machine, FailureReason: e.failure, TakenBack: e.takenBack,
 	}
 	_, err := host.Save(ctx, i.Docs, record.HeartbeatKey(b.Worker), b, "")
 	if fault.Is(err, fault.Conflict) { // it was recorded before
 		return nil
 	}
-	return fault.Wrap(err, "record the end of %s", machine)
+	return fault.Wrap(err, "record the end of %s", e.machine)
 }

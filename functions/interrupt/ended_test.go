@@ -158,6 +158,62 @@ func TestConcurrentNoticesOfOneMachineRecordItOnce(t *testing.T) {
 	}
 }
 
+// A machine has failed to boot as long as it has not answered anything, whatever ended it.
+func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
+	t.Parallel()
+	const machine = "i-0ddddddddddddddd0"
+	for name, c := range map[string]struct {
+		states []health.State
+		rows   int64
+		notice func() cloud.MachineNotice
+		want   string // "" for no record
+	}{
+		"its server crashed the machine": {[]health.State{health.Init}, 0,
+			func() cloud.MachineNotice { return terminated(machine, 0) }, "failed: it ended before its workers answered anything"},
+		"a worker was ready": {[]health.State{health.Ready, health.Gone}, 0,
+			func() cloud.MachineNotice { return terminated(machine, 0) }, "failed: it ended before its workers answered anything"},
+		"it had no work": {[]health.State{health.Gone, health.Gone}, 0,
+			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
+		"it worked": {[]health.State{health.Ready, health.Init}, 7,
+			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
+		"a spot notice while its server loads": {[]health.State{health.Init}, 0,
+			func() cloud.MachineNotice { return preempted(machine, "spot interruption") }, "taken back: spot interruption"},
+		"a spot notice while it works": {[]health.State{health.Ready}, 7,
+			func() cloud.MachineNotice { return preempted(machine, "spot interruption") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := hosttest.New()
+				for n, state := range c.states {
+					worker := "m" + string(rune('0'+n))
+					hosttest.Save(t, p, record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "small",
+						State: state, Instance: machine, Load: health.Load{Rows: c.rows}})
+				}
+				for range 2 { // events come more than once
+					if err := interrupter(p).Handle(t.Context(), c.notice()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var b health.Heartbeat
+				if _, _, err := host.Load(t.Context(), p.Docs, record.HeartbeatKey(machine), &b); err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				switch {
+				case b.FailureReason != "":
+					got = "failed: " + b.FailureReason
+				case b.TakenBack != "":
+					got = "taken back: " + b.TakenBack
+				}
+				if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" || got != "" && b.Pool != "small" {
+					t.Errorf("it is recorded as %q of pool %q, want %q", got, b.Pool, c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestPreemptionIsRetriedWhenTheProviderDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for kind, again := range map[fault.Kind]bool{fault.Throttled: true, fault.Unavailable: true, fault.Denied: false} {

@@ -3,14 +3,14 @@
 //
 //		MachineNotice ──▶ Handle ─┬─ preempted, stopping ────────▶ worker/<worker> drain mark
 //		                          ├─ at risk, if the pool wants ─▶ worker/<worker> drain mark
-//		                          ├─ terminated, no heartbeat ───▶ beat/<machine> failure report
+//		                          ├─ ended, nothing answered ────▶ beat/<machine> failure report
 //		                          └─ launch failed ──────────────▶ fleet/<pool> reason, for people
 //
 //	 1. Before the end: find the machine's workers by their heartbeats, and mark
 //	    them to drain. A worker learns most of it from its own machine, and sooner.
 //	    A repeated notice changes nothing: several notices make one mark.
-//	 2. After the end: record a machine that ended without a heartbeat as a failed
-//	    boot. A machine on which no worker could start reports that in a heartbeat;
+//	 2. After the end: record a machine that ended before it answered anything as a
+//	    failed boot. A machine on which no worker could start reports that in a heartbeat;
 //	    if it can't, only its provider knows that it existed. Package reclaim counts
 //	    the failures and pauses the pool's runs.
 //	 3. If a machine could not be launched: note why, for people.
@@ -89,16 +89,16 @@ func (i *Interrupter) poolOf(fleet string) (string, bool) {
 	return "", false
 }
 
-// drain asks the workers on a machine to drain, and reports whether any worker
-// ever sent a heartbeat from it. Most machines without workers belong to others.
-func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (heard bool, err error) {
+// drain asks the workers on a machine to drain, and returns what their heartbeats say.
+// Most machines without workers belong to others.
+func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (seen machineSeen, err error) {
 	if n.Machine == "" {
-		return false, fault.New(fault.Invalid, "the notice names no machine")
+		return seen, fault.New(fault.Invalid, "the notice names no machine")
 	}
 	found := 0
 	var failed error // an error about one worker does not stop the others
 	err = i.each(ctx, n.Machine, func(b health.Heartbeat) {
-		heard = true
+		seen.add(b)
 		if b.State != health.Gone && i.drains(n, b.Pool) {
 			found++
 			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, n.Reason))
@@ -107,7 +107,7 @@ func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (heard b
 	if found == 0 && err == nil {
 		i.Log.InfoContext(ctx, "the machine has no worker to drain", "instance", n.Machine, observe.KeyReason, n.Reason)
 	}
-	return heard, errors.Join(failed, err)
+	return seen, errors.Join(failed, err)
 }
 
 // each yields the heartbeats of a machine's workers and its failure report.

@@ -22,7 +22,7 @@ import (
 
 const instance = "i-0123456789abcdef0"
 
-// newFixture returns stores with heartbeats, and their log: of w1 and w2 on the
+// newFixture returns stores with heartbeats, and their log: of w1, which has answered, and w2 on the
 // instance, w3 on another one, w4 that has left the instance, and w5 outside of a
 // cloud.
 func newFixture(t *testing.T) (host.Ports, *bytes.Buffer) {
@@ -31,7 +31,7 @@ func newFixture(t *testing.T) (host.Ports, *bytes.Buffer) {
 	p := hosttest.New()
 	p.Log = slog.New(slog.NewTextHandler(log, nil))
 	for _, b := range []health.Heartbeat{
-		{Worker: "w1", State: health.Ready, Instance: instance},
+		{Worker: "w1", State: health.Ready, Instance: instance, Load: health.Load{Rows: 1}},
 		{Worker: "w2", State: health.Draining, Instance: instance},
 		{Worker: "w3", State: health.Ready, Instance: "i-0fffffffffffffff0"},
 		{Worker: "w4", State: health.Gone, Instance: instance},

@@ -60,6 +60,9 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State,
 			if err := r.Send(ctx, host.CoordinateQueue, e); err != nil {
 				return open, err
 			}
+			if err := r.forgiveBoots(ctx, pool); err != nil {
+				return open, err
+			}
 			paused[id] = true
 		}
 	}

@@ -17,8 +17,8 @@
 //  4. For each open run, wake coordinate if effects, a plan, a finalize or a
 //     deadline are overdue, and report the dispatched shards that are done or
 //     lost.
-//  5. Pause the runs of pools whose machines fail one after another, and report
-//     the demand for machines.
+//  5. Count the failed boots of machines. Pause the runs of pools whose machines fail one
+//     after another, and report the demand for machines.
 //  6. Record what people are told of runs and pools, if a Notifier is set.
 //
 // Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads. An
@@ -73,6 +73,7 @@ type Reclaimer struct {
 	beats       decoded[health.Heartbeat]
 	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
 	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
+	bootPause   time.Duration                // after a failed boot of a pool's machine; 0 counts none
 	freer       *Freer                       // optional: see FreeWith
 	notifier    *notify.Notifier             // optional: see NotifyWith
 }
@@ -113,6 +114,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return errors.Join(failed, ctx.Err())
 		}
 	}
+	failed = errors.Join(failed, r.countBoots(ctx, beats))
 	others, err := r.pauseFailingPools(ctx, open, beats)
 	failed = errors.Join(failed, err)
 	if r.onNeed != nil {
@@ -138,6 +140,8 @@ func (r *Reclaimer) Idle() bool { return r.idle }
 type ScheduleOptions struct {
 	Timings health.Timings
 	Uploads UploadOptions
+	// BootPause is the pause after the first failed boot of a pool's machine; 0 counts none.
+	BootPause time.Duration
 	// OnNeed is optional. It is called with the demand of the pools of running runs.
 	OnNeed func(pool string, d scaling.Demand)
 	// KeepDocuments is how long after their ends the documents of runs are kept; 0 keeps them.
@@ -159,7 +163,7 @@ type ScheduleOptions struct {
 // empty list.
 func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	r := New(p, o.Timings)
-	r.stateless, r.onNeed, r.notifier = true, o.OnNeed, o.Notifier
+	r.stateless, r.onNeed, r.notifier, r.bootPause = true, o.OnNeed, o.Notifier, o.BootPause
 	full := hourly(p.Clock.Now())
 	err := r.Scan(ctx)
 	if full || r.unindexed {

@@ -52,7 +52,7 @@ func (s Settings) Fleet() string {
 	if idle == 0 {
 		idle = time.Minute
 	}
-	return fmt.Sprintf("max_machines = %d\nshards_per_machine = 4\nidle = %q\n", s.Machines, idle)
+	return fmt.Sprintf("max_machines = %d\nshards_per_machine = 4\nboot_pause = \"1s\"\nidle = %q\n", s.Machines, idle)
 }
 
 // SmallShards are config of an installation and of the runs in it, on a laptop and in a

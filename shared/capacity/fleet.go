@@ -17,7 +17,7 @@ type Fleet interface {
 type Withdrawer interface {
 	// Withdraw gives up the pool's requests for machines that have not started. It ends no
 	// machine that works; one that begins to boot during the call may end. Callers call it
-	// while no work of the pool waits; a pool without requests, or without machines in the
+	// while no work of the pool waits, or between boots that fail; a pool without requests, or without machines in the
 	// fleet, is no error.
 	Withdraw(ctx context.Context, pool string) error
 }

@@ -39,6 +39,7 @@ func DefaultFleet() Fleet {
 		MaxMachines:      8,
 		ShardsPerMachine: 4,
 		IdleTimeout:      Duration(5 * time.Minute),
+		BootPause:        Duration(time.Minute),
 		InstanceTypes: []string{"g6.xlarge", "g6.2xlarge", "g6.4xlarge", "g6.8xlarge", "gr6.4xlarge",
 			"g5.xlarge", "g5.2xlarge", "g5.4xlarge", "g5.8xlarge", "g6e.xlarge"},
 		EngineImage: "vllm/vllm-openai:v0.21.0-cu129",

@@ -49,6 +49,9 @@ func (f Fleet) check(c *checker, at string, p provider) {
 	c.integer(at+".max_machines", &f.MaxMachines, 1, maxMachines, "")
 	c.integer(at+".shards_per_machine", &f.ShardsPerMachine, 1, maxShardsEach, "")
 	c.positive(at+".idle", f.IdleTimeout)
+	if d := f.BootPause.Std(); d < minBootPause || d > maxBootPause {
+		c.add(at+".boot_pause", "must be between %s and %s, is %s", minBootPause, maxBootPause, d)
+	}
 	if n := len(f.InstanceTypes); n < 1 || n > p.maxInstanceTypes {
 		c.add(at+".instance_types", "must list 1 to %d types, lists %d", p.maxInstanceTypes, n)
 		return

@@ -22,6 +22,8 @@ const (
 	maxBootDeadline   = 3 * time.Hour
 	// maxTaskBoot leaves a task of Cloud Run, which lives 50 minutes, time to work.
 	maxTaskBoot     = 40 * time.Minute
+	minBootPause    = time.Second
+	maxBootPause    = 15 * time.Minute
 	maxMachinePrice = 1000 // dollars an hour
 	maxTags         = 40
 )

@@ -36,6 +36,7 @@ type Fleet struct {
 	MaxMachines      int      `toml:"max_machines"`       // of each pool; default: 8
 	ShardsPerMachine int      `toml:"shards_per_machine"` // open shards for which one machine starts; default: 4
 	IdleTimeout      Duration `toml:"idle"`               // a worker without work exits after it; default: 5m
+	BootPause        Duration `toml:"boot_pause"`         // after a failed boot; doubles up to 15m; default: 1m
 	InstanceTypes    []string `toml:"instance_types"`     // the provider may start any of them
 	EngineImage      string   `toml:"engine_image"`       // container image that serves the pool's model
 }

@@ -28,8 +28,8 @@ func TestGoogleCloudNeedsProjectRegionAndBucket(t *testing.T) {
 		Firestore: Firestore{"rollout"},
 		PubSub:    PubSub{"rollout-", "rollout-push@acme-ml.iam.gserviceaccount.com"},
 		Secrets:   CloudSecrets{Prefix: "rollout-"},
-		Fleet: Fleet{8, 4, Duration(5 * time.Minute), []string{"g2-standard-8", "g2-standard-12", "g2-standard-16",
-			"g2-standard-32"},
+		Fleet: Fleet{8, 4, Duration(5 * time.Minute), Duration(time.Minute),
+			[]string{"g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"},
 			"vllm/vllm-openai:v0.21.0-cu129"},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -19,6 +19,8 @@ type Fleet struct {
 	Desired int       `json:"desired,omitempty"`
 	Present int       `json:"present,omitempty"`
 	SeenAt  time.Time `json:"seen_at,omitzero"`
+	// Boots is what the past boots of the pool's machines tell about the next one.
+	Boots scaling.Boots `json:"boots,omitzero"`
 }
 
 // NoteAbsence returns the document with the reason why no machine came, and true. An older

@@ -1,11 +1,6 @@
 // Command reclaim is package reclaim as a function of AWS Lambda, called every
-			err := reclaim.ScanOnce(ctx, s.Ports, o)
-			if err != nil {
-				machines.ScaleUp(ctx) // for the demand that the scan saw
-			} else {
-				machines.Settle(ctx)
-			}
-			return errors.Join(err, notifier.DeliverOnce(ctx)) // last: a receiver may take its time
+// minute. It scales up the fleets of pools whose work waits, gives up machines that did not
+// come for pools without work, and tells people what happened.
 package main
 
 import (
@@ -26,6 +21,7 @@ func main() {
 		machines := autoscaler.ForInstallation(s, 0)
 		notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, s.EventBus())
 		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record, Notifier: notifier,
+			BootPause:     s.Deployment.Cloud.Fleet.BootPause.Std(),
 			KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
 				CheckOwner: ownership.OfCloud(s).Check}}

@@ -5,6 +5,10 @@
 //	reclaim saw demand ────┴─▶ Record ─┬▶ ScaleUp: at most one request for each pool
 //	                                   └▶ Settle: ScaleUp, and requests of idle pools are withdrawn
 //
+// A pool whose machines end before they answer anything is asked for later and later; see
+// scaling.Boots. Its requests are withdrawn meanwhile, so that its fleet starts no machine in
+// the place of the one that ended.
+//
 // ScaleUp computes the number of machines from the demand that is recorded at that
 // moment, and never repeats a request later: what one call misses, the next scan
 // of reclaim finds. The package never ends a machine and starts no worker. A run
@@ -22,7 +26,9 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/observe"
+	"rollout/shared/record"
 )
 
 // Cooldown is the cooldown for a function that sends work often. It is shorter
@@ -56,6 +62,8 @@ type Options struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Pools    []string // all pools with machines, for Settle
+	// Boots returns what the past boots of a pool's machines tell. Optional.
+	Boots func(ctx context.Context, pool string) (scaling.Boots, error)
 }
 
 // New returns a scaler of the fleets of all pools.
@@ -74,8 +82,13 @@ func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
 	for _, p := range s.Deployment.InferPools() {
 		pools = append(pools, p.Name)
 	}
+	boots := func(ctx context.Context, pool string) (scaling.Boots, error) {
+		var f record.Fleet
+		_, _, err := host.Load(ctx, s.Ports.Docs, record.FleetKey(pool), &f)
+		return f.Boots, err
+	}
 	return New(in.Fleet(),
-		Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log, Pools: pools})
+		Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log, Pools: pools, Boots: boots})
 }
 
 // Record adds to the demand of a pool.
@@ -88,8 +101,16 @@ func (r *Scaler) Record(pool string, n scaling.Demand) {
 // ScaleUp scales up the fleets of the pools with recorded demand. It logs
 // failures and returns none: the caller could not act on them, and the next
 // recorded demand tries again.
-func (r *Scaler) ScaleUp(ctx context.Context) {
+func (r *Scaler) ScaleUp(ctx context.Context) { r.scaleUp(ctx) }
+
+// scaleUp is ScaleUp. It returns the pools that wait after a failed boot.
+func (r *Scaler) scaleUp(ctx context.Context) (waiting []string) {
 	for pool, machines := range r.targets() {
+		if r.waits(ctx, pool) {
+			waiting = append(waiting, pool)
+			r.resetCooldown(pool)
+			continue
+		}
 		err := r.fleet.ScaleUp(ctx, pool, machines)
 		switch {
 		case err == nil:
@@ -107,6 +128,26 @@ func (r *Scaler) ScaleUp(ctx context.Context) {
 			r.resetCooldown(pool)
 		}
 	}
+	return waiting
+}
+
+// waits reports whether the pool waits after a failed boot. A pool whose boots can't be read
+// does not wait: work goes on.
+func (r *Scaler) waits(ctx context.Context, pool string) bool {
+	if r.opts.Boots == nil {
+		return false
+	}
+	boots, err := r.opts.Boots(ctx, pool)
+	if err != nil {
+		r.opts.Log.WarnContext(ctx, "the pool's past boots can't be read", observe.KeyPool, pool, observe.KeyError, err)
+		return false
+	}
+	now := r.opts.Clock.Now()
+	if boots.Waits(now) {
+		r.opts.Log.InfoContext(ctx, "no machine is asked for: the last one failed to boot", observe.KeyPool, pool,
+			"failures", boots.Failures, "until", boots.RetryAt, observe.KeyReason, boots.Reason)
+	}
+	return boots.Waits(now)
 }
 
 // Settle is ScaleUp for a caller that has recorded the demand of all runs: it also
@@ -114,7 +155,7 @@ func (r *Scaler) ScaleUp(ctx context.Context) {
 // do that.
 func (r *Scaler) Settle(ctx context.Context) {
 	idle := r.idle()
-	r.ScaleUp(ctx)
+	idle = append(idle, r.scaleUp(ctx)...)
 	fleet, ok := r.fleet.(capacity.Withdrawer)
 	if !ok {
 		return

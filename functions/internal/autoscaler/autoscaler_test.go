@@ -85,6 +85,39 @@ func TestSettleWithdrawsTheRequestsOfPoolsWithoutDemand(t *testing.T) {
 	never.Settle(t.Context()) // a fleet that keeps asking
 }
 
+// The fleet of a pool whose machines fail must not start one after the other.
+func TestPoolWaitsBetweenFailedBoots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &patient{}
+		boots := scaling.Boots{Failures: 2, RetryAt: time.Now().Add(2 * time.Minute)}
+		var broken error
+		r := New(f, Options{Rules: scaling.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Pools: []string{"a", "b"},
+			Cooldown: Cooldown, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler),
+			Boots: func(_ context.Context, pool string) (scaling.Boots, error) {
+				if pool == "b" {
+					return scaling.Boots{}, nil
+				}
+				return boots, broken
+			}})
+		for _, want := range []string{"b 1, withdraw a", "b 1, withdraw a", "a 1, b 1"} {
+			r.Record("a", unclaimed(3))
+			r.Record("b", unclaimed(3))
+			r.Settle(t.Context())
+			if got := f.requests(); got != want {
+				t.Errorf("requested %q, want %q", got, want)
+			}
+			time.Sleep(time.Minute)
+		}
+		boots.RetryAt, broken = time.Now().Add(time.Hour), fault.New(fault.Unavailable, "away")
+		r.Record("a", unclaimed(3))
+		r.ScaleUp(t.Context())
+		if got := f.requests(); got != "a 1" {
+			t.Errorf("while its boots can't be read: %q", got)
+		}
+	})
+}
+
 func TestRequestIsRepeatedForMoreMachinesOrAfterTheCooldown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

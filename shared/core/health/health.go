@@ -101,6 +101,9 @@ type Heartbeat struct {
 	// FailureReason says why a rented machine left its fleet unusable. It is "" in a
 	// worker's heartbeat; otherwise the document is the failure report of a machine.
 	FailureReason string `json:"gave_up,omitempty"`
+	// TakenBack says why the provider took a machine back before it answered anything. It is
+	// "" in a worker's heartbeat. Such an end is not the machine's fault, and pauses no run.
+	TakenBack string `json:"taken_back,omitempty"`
 	// ProbationEngine names the engine that the worker uses alone, or waits to use
 	// alone, in order to ask suspects; "" if it does neither.
 	ProbationEngine string `json:"trials,omitempty"`

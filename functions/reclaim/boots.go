@@ -1,0 +1,95 @@
+package reclaim
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+	"rollout/shared/text"
+)
+
+// longestBootReason bounds the reason of a failed boot in fleet/<pool>, in bytes.
+const longestBootReason = 256
+
+// countBoots counts, in fleet/<pool>, the machines that ended before they answered anything,
+// and forgets them once a machine that started later answers. The autoscaler waits longer from
+// one failed boot to the next.
+func (r *Reclaimer) countBoots(ctx context.Context, beats map[string]health.Heartbeat) error {
+	if r.bootPause == 0 {
+		return nil
+	}
+	pools := map[string][]health.Heartbeat{}
+	for _, b := range beats {
+		if bootFailure(b) != "" || b.Load.Rows > 0 && b.Instance != "" {
+			pools[b.Pool] = append(pools[b.Pool], b)
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(pools)) {
+		of := pools[pool]
+		slices.SortFunc(of, func(x, y health.Heartbeat) int {
+			return cmp.Or(x.At.Compare(y.At), strings.Compare(x.Worker, y.Worker))
+		})
+		if err := r.updateBoots(ctx, pool, func(b scaling.Boots) (scaling.Boots, bool) {
+			return afterBoots(b, of, r.bootPause)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// afterBoots returns the boots of a pool by heartbeats of it in the order of their times, and
+// whether they change.
+func afterBoots(b scaling.Boots, beats []health.Heartbeat, pause time.Duration) (_ scaling.Boots, changed bool) {
+	for _, of := range beats {
+		var now bool
+		if why := bootFailure(of); why != "" {
+			b, now = b.Failed(of.At.UTC(), text.Truncate(machineOf(of)+": "+why, longestBootReason, "…"), pause)
+		} else {
+			b, now = b.Answered(of.Started)
+		}
+		changed = changed || now
+	}
+	return b, changed
+}
+
+// bootFailure returns why the machine of a report ended before it answered anything; "" for the
+// heartbeat of a worker.
+func bootFailure(b health.Heartbeat) string {
+	switch {
+	case b.FailureReason != "":
+		return b.FailureReason
+	case b.TakenBack != "":
+		return "the provider took it back before it answered anything: " + b.TakenBack
+	}
+	return ""
+}
+
+// updateBoots changes the boots of a pool.
+func (r *Reclaimer) updateBoots(ctx context.Context, pool string,
+	change func(scaling.Boots) (scaling.Boots, bool)) error {
+	_, err := host.Update(ctx, r.Docs, record.FleetKey(pool), func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
+		var changed bool
+		f.Boots, changed = change(f.Boots)
+		f.Schema = record.Schema
+		return f, changed, nil
+	})
+	return fault.Wrap(err, "count the boots of pool %s", pool)
+}
+
+// forgiveBoots forgets the failed boots of a pool whose runs have just paused: when people
+// resume them, a machine is asked for at once.
+func (r *Reclaimer) forgiveBoots(ctx context.Context, pool string) error {
+	if r.bootPause == 0 {
+		return nil
+	}
+	return r.updateBoots(ctx, pool, func(b scaling.Boots) (scaling.Boots, bool) { return b.Forgiven(), b.Failures > 0 })
+}

@@ -1,0 +1,114 @@
+package reclaim
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
+	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/record"
+)
+
+// scanBoots scans as a function does, and returns what is known of the pool's boots.
+func (d fixture) scanBoots() scaling.Boots {
+	d.t.Helper()
+	o := scheduled(func(string, scaling.Demand) {})
+	o.BootPause = time.Minute
+	if err := ScanOnce(d.t.Context(), d.Ports, o); err != nil {
+		d.t.Fatal(err)
+	}
+	var f record.Fleet
+	if _, _, err := host.Load(d.t.Context(), d.Docs, record.FleetKey("default"), &f); err != nil {
+		d.t.Fatal(err)
+	}
+	return f.Boots
+}
+
+// paused reports whether the scans so far asked for a pause.
+func (d fixture) paused() bool {
+	return slices.ContainsFunc(d.received(host.CoordinateQueue), func(p events.Payload) bool {
+		_, ok := p.(events.ModelMissing)
+		return ok
+	})
+}
+
+// takenBack saves the record of a machine that its provider took back while it booted.
+func (d fixture) takenBack(machine string) {
+	now := time.Now()
+	hosttest.Save(d.t, d.Ports, record.HeartbeatKey(machine), health.Heartbeat{Schema: 1, Worker: machine,
+		Pool: "default", State: health.Gone, At: now, DueAt: now, Instance: machine, TakenBack: "spot interruption"})
+}
+
+func TestFailedBootsAreCountedOnceAndForgottenWhenAMachineAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		d.failure(1, 0)
+		first := time.Now()
+		for range 3 {
+			if b := d.scanBoots(); b.Failures != 1 || !b.RetryAt.Equal(first.Add(time.Minute)) || b.Reason != "i-1: no engine" {
+				t.Fatalf("after one failure: %+v", b)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		d.takenBack("i-2")
+		second := time.Now()
+		if b := d.scanBoots(); b.Failures != 2 || !b.RetryAt.Equal(second.Add(2*time.Minute)) ||
+			b.Reason != "i-2: the provider took it back before it answered anything: spot interruption" {
+			t.Errorf("after a spot notice while it boots: %+v", b)
+		}
+		time.Sleep(time.Minute)
+		now := time.Now()
+		worker := health.Heartbeat{Schema: 1, Worker: "w9", Pool: "default", State: health.Ready, Instance: "i-9", At: now,
+			DueAt: now.Add(time.Hour), Started: first.Add(-time.Hour), Load: health.Load{Rows: 5}}
+		d.save(record.HeartbeatKey("w9"), worker)
+		if b := d.scanBoots(); b.Failures != 2 {
+			t.Errorf("a machine that booted before answers: %+v", b)
+		}
+		worker.Started = now
+		d.save(record.HeartbeatKey("w9"), worker)
+		if b := d.scanBoots(); b.Failures != 0 || b.Waits(time.Now()) {
+			t.Errorf("after a good boot: %+v", b)
+		}
+	})
+}
+
+// People decide when the runs go on: then a machine is asked for at once.
+func TestPausedRunsForgiveFailedBoots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		d.failures(20*time.Minute, 10*time.Minute, 0)
+		if b := d.scanBoots(); b.Failures != 0 || b.Waits(time.Now()) || !d.paused() {
+			t.Errorf("%+v, or the run is not paused", b)
+		}
+	})
+}
+
+// A spot market that takes every machine back is no fault of the pool.
+func TestMachinesThatAreTakenBackPauseNoRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		for _, machine := range []string{"i-1", "i-2", "i-3", "i-4"} {
+			time.Sleep(15 * time.Minute)
+			d.takenBack(machine)
+			d.scanBoots()
+		}
+		if b := d.scanBoots(); b.Failures != 4 || d.paused() {
+			t.Errorf("%+v, or the run is paused", b)
+		}
+	})
+}
