@@ -37,7 +37,9 @@ func (h *heartbeats) read(ctx context.Context, now time.Time, old bool) (all []h
 	}
 	all = nil
 	err = host.Each(ctx, h.docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
-		all = append(all, b)
+		if b.State != health.Booting { // of a machine without a worker
+			all = append(all, b)
+		}
 		return nil
 	})
 	if err == nil || tolerable(err) {

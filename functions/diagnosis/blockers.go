@@ -188,6 +188,7 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		if silent := now.Sub(lastHeartbeat(p.Workers, pool)); silent < lossShown {
 			text += "; the last heartbeat was " + figures.Duration(silent) + " ago"
 		}
+		text += bootingText(p.Machines, pool, now)
 		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
 			text += fmt.Sprintf("; a machine could not come up %s ago: %s", figures.Duration(ago), p.Fleet.Absent)
 		}

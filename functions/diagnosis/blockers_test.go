@@ -13,6 +13,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/record"
 )
 
@@ -148,6 +149,17 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		}, diagnosis.IsPlanning, "being cut"},
 		"no machine in a cloud": {func(p *status.Progress) { p.Workers, p.Hints = nil, inCloud },
 			diagnosis.NoWorker, "ask the provider about the machines of default"},
+		"machines boot in a cloud": {func(p *status.Progress) {
+			p.Workers, p.Hints = nil, inCloud
+			p.Machines = []status.PoolMachines{{Pool: "default", Asked: 2, Launching: 1, Booting: []status.BootingMachine{
+				{Machine: "i-1", Stage: health.BootImage, Since: now.Add(-3 * time.Minute)}}}}
+		}, diagnosis.NoWorker, "no worker of pool default is alive; 2 machines are asked for; 1 machine starts; " +
+			"machine i-1 fetches the server's image since 3m00s ask"},
+		"boots fail in a cloud": {func(p *status.Progress) {
+			p.Workers, p.Hints = nil, inCloud
+			p.Fleet.Boots = scaling.Boots{Failures: 2, RetryAt: now.Add(2 * time.Minute), Reason: "i-1: no engine"}
+		}, diagnosis.NoWorker, "alive; 2 machines in a row ended before an answer, and the next is asked for in 2m00s: " +
+			"i-1: no engine ask"},
 		"launch just failed": {launchFailed(time.Minute), diagnosis.NoWorker,
 			"is alive; a machine could not come up 1m00s ago: Max spot instance count exceeded ask the provider"},
 		"launch failed long ago": {launchFailed(time.Hour), diagnosis.NoWorker, "is alive ask the provider"},

@@ -25,7 +25,7 @@ func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) erro
 	switch {
 	case err != nil || seen.rows > 0 || seen.recorded:
 		return err
-	case seen.heartbeats > 0:
+	case seen.heartbeats > 0 || seen.booting:
 		return i.recordEnd(ctx, ending{pool: seen.pool, machine: n.Machine, takenBack: n.Reason})
 	}
 	fleet := n.Fleet
@@ -81,17 +81,25 @@ type machineSeen struct {
 	heartbeats, gone int // of its workers
 	rows             int64
 	pool             string
+	booting          bool // it says how far its boot is
 	recorded         bool // its end is recorded
 }
 
 func (m *machineSeen) add(b health.Heartbeat) {
-	if b.Worker == b.Instance || b.FailureReason != "" {
+	m.pool = b.Pool
+	switch {
+	case b.FailureReason != "":
+		m.recorded = true
+		return
+	case b.Boot != nil:
+		m.booting = m.booting || b.State == health.Booting
+		return
+	case b.Worker == b.Instance:
 		m.recorded = true
 		return
 	}
 	m.heartbeats++
 	m.rows += b.Load.Rows
-	m.pool = b.Pool
 	if b.State == health.Gone {
 		m.gone++
 	}
@@ -116,16 +124,20 @@ func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.Mac
 // its provider took it back.
 type ending struct{ pool, machine, failure, takenBack string }
 
-// recordEnd writes a final heartbeat in place of the machine, once.
+// recordEnd writes a final heartbeat in place of the machine, once. It takes the place of the
+// one that said how far the machine's boot was.
 func (i *Interrupter) recordEnd(ctx context.Context, e ending) error {
 	now := i.Clock.Now().UTC()
 	b := health.Heartbeat{
 		Schema: record.Schema, Worker: e.machine, Pool: e.pool, State: health.Gone,
 		At: now, DueAt: now, Started: now, Instance: e.machine, FailureReason: e.failure, TakenBack: e.takenBack,
 	}
-	_, err := host.Save(ctx, i.Docs, record.HeartbeatKey(b.Worker), b, "")
-	if fault.Is(err, fault.Conflict) { // it was recorded before
-		return nil
-	}
+	_, err := host.Update(ctx, i.Docs, record.HeartbeatKey(b.Worker),
+		func(old health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
+			if found && (old.Boot == nil || old.FailureReason != "" || old.TakenBack != "") { // it was recorded before
+				return old, false, nil
+			}
+			return b, true, nil
+		})
 	return fault.Wrap(err, "record the end of %s", e.machine)
 }

@@ -214,6 +214,38 @@ func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
 	}
 }
 
+// The end of a machine takes the place of how far its boot was.
+func TestNoticeWhileBootingIsRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		boot := &health.Boot{Stage: health.BootModel, Since: time.Now()}
+		for name, c := range map[string]struct {
+			state  health.State
+			notice cloud.MachineNotice
+			want   func(health.Heartbeat) bool
+		}{
+			"a spot notice": {health.Booting, preempted(silent, "spot interruption"),
+				func(b health.Heartbeat) bool { return b.TakenBack == "spot interruption" && b.FailureReason == "" }},
+			"its end": {health.Booting, terminated(silent, 0), func(b health.Heartbeat) bool { return b.FailureReason != "" }},
+			"its end after its boot, without an answer": {health.Gone, terminated(silent, 0),
+				func(b health.Heartbeat) bool { return b.FailureReason != "" }},
+		} {
+			p := hosttest.New()
+			hosttest.Save(t, p, record.HeartbeatKey(silent), health.Heartbeat{Schema: 1, Worker: silent, Pool: "small",
+				State: c.state, Instance: silent, Boot: boot})
+			for range 2 {
+				if err := interrupter(p).Handle(t.Context(), c.notice); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b := hosttest.Load[health.Heartbeat](t, p, record.HeartbeatKey(silent))
+			if b.State != health.Gone || !c.want(b) || b.Boot != nil || len(marked(t, p)) > 0 {
+				t.Errorf("%s: %+v, marked %q", name, b, marked(t, p))
+			}
+		}
+	})
+}
+
 func TestPreemptionIsRetriedWhenTheProviderDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for kind, again := range map[fault.Kind]bool{fault.Throttled: true, fault.Unavailable: true, fault.Denied: false} {

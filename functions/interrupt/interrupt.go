@@ -99,7 +99,7 @@ func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (seen ma
 	var failed error // an error about one worker does not stop the others
 	err = i.each(ctx, n.Machine, func(b health.Heartbeat) {
 		seen.add(b)
-		if b.State != health.Gone && i.drains(n, b.Pool) {
+		if b.State != health.Gone && b.State != health.Booting && i.drains(n, b.Pool) {
 			found++
 			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, n.Reason))
 		}

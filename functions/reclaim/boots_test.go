@@ -81,6 +81,40 @@ func TestFailedBootsAreCountedOnceAndForgottenWhenAMachineAnswers(t *testing.T) 
 	})
 }
 
+// A machine that boots is no worker: it is never dead, answers nothing, and is forgotten later.
+func TestMachinesThatBootAreNoWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		now := time.Now()
+		d.save(record.HeartbeatKey("i-7"), health.Heartbeat{Schema: 1, Worker: "i-7", Pool: "default", Instance: "i-7",
+			State: health.Booting, At: now, DueAt: now.Add(30 * time.Minute), Started: now,
+			Boot: &health.Boot{Stage: health.BootModel, Since: now}})
+		exists := func(key string) bool {
+			_, err := d.Docs.Get(t.Context(), key)
+			return err == nil
+		}
+		machines := -1
+		o := scheduled(func(_ string, n scaling.Demand) { machines = n.LiveMachines })
+		for _, after := range []time.Duration{0, 35 * time.Minute, 40 * time.Minute} {
+			time.Sleep(after)
+			if err := ScanOnce(t.Context(), d.Ports, o); err != nil || machines != 0 || exists(record.WorkerKey("i-7")) {
+				t.Errorf("after %s: %v, %d machines work, marked as dead: %v", time.Since(now), err, machines,
+					exists(record.WorkerKey("i-7")))
+			}
+			if !exists(record.HeartbeatKey("i-7")) {
+				t.Errorf("after %s it is forgotten", time.Since(now))
+			}
+		}
+		time.Sleep(time.Hour)
+		if err := ScanOnce(t.Context(), d.Ports, o); err != nil || exists(record.HeartbeatKey("i-7")) {
+			t.Errorf("it is never forgotten: %v", err)
+		}
+	})
+}
+
 // People decide when the runs go on: then a machine is asked for at once.
 func TestPausedRunsForgiveFailedBoots(t *testing.T) {
 	t.Parallel()

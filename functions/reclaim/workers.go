@@ -27,6 +27,15 @@ func (r *Reclaimer) heartbeats(ctx context.Context, now time.Time) (map[string]h
 			r.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
 			continue // of a worker of another version
 		}
+		if b.State == health.Booting { // of a machine without a worker
+			if now.Sub(b.DueAt) > retention(b) {
+				err = r.forget(ctx, d)
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if r.frozen(d, b, now) { // deleted, so that other workers do not trust its times either
 			if err := r.forget(ctx, d); err != nil {
 				return nil, err

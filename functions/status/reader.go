@@ -126,6 +126,9 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 		}
 		out[i] = p
 	}
+	if err := r.setMachines(ctx, out); err != nil {
+		return nil, err
+	}
 	shares, err := r.shares(ctx, out)
 	for i := range out {
 		out[i].Shares = shares

@@ -85,6 +85,9 @@ type Status struct {
 	// Blockers are what keeps the run from going on, or from going on faster,
 	// the worst first; never null. Package diagnosis fills them in.
 	Blockers []Blocker `json:"hold_ups"`
+	// Machines are those that are asked for or boot, by pool, while the run needs them. Absent
+	// if there are none.
+	Machines []PoolMachines `json:"machines,omitempty"`
 	// Undelivered are the run's events for people that do not arrive. Absent if all did, and
 	// of ended runs in lists.
 	Undelivered *Undelivered `json:"undelivered,omitempty"`
@@ -178,6 +181,8 @@ type Progress struct {
 	// Fleet is what the cloud reports about the machines of the first of the pools
 	// that the run needs now without a living worker; zero if all have one.
 	Fleet record.Fleet
+	// Machines are those that are asked for or boot, of the pools that the run needs now.
+	Machines []PoolMachines
 	// CheckpointedRows counts rows in checkpoints of open shards that no worker
 	// holds.
 	CheckpointedRows uint64
@@ -229,6 +234,7 @@ func Of(p Progress, now time.Time) Status {
 	maps.Copy(s.FailedByClass, st.Counts.ByClass)
 	s.FinishReasons = finishReasons(p)
 	s.Undelivered = undelivered(p.Notifications)
+	s.Machines = p.Machines
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
 	}

@@ -135,7 +135,9 @@ func (r *Reader) heartbeats(ctx context.Context) ([]health.Heartbeat, error) {
 		if err := decodeDoc(d, &b); err != nil {
 			return nil, err
 		}
-		out = append(out, b)
+		if b.Boot == nil { // of a worker
+			out = append(out, b)
+		}
 	}
 	return out, nil
 }

@@ -41,7 +41,7 @@ type flags struct {
 	gpus                []int
 	perServer           int
 	gpu, parent         int
-	giveUp              string
+	giveUp, bootStage   string
 	rented              bool
 	inFlight            int
 	logLevel, logFormat string
@@ -111,6 +111,8 @@ func Command(name string) *cobra.Command {
 	_ = fs.MarkHidden("rented")
 	fs.StringVar(&f.giveUp, "give-up", "", "record the `reason` why workers can't work on this machine, and end")
 	_ = fs.MarkHidden("give-up") // for a machine's boot script
+	fs.StringVar(&f.bootStage, "boot-stage", "", "record the `stage` of this machine's boot, and end")
+	_ = fs.MarkHidden("boot-stage") // for a machine's boot script
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests in flight; 0 takes in_flight of the config, which may adapt it")
 	fs.IntVar(&f.parent, "parent", 0, "drain when the process of this id is no longer the parent; 0 never does")
 	f.watch.AddFlags(fs)
@@ -149,6 +151,9 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	if f.giveUp != "" {
 		return f.reportUnusable(ctx, s, f.giveUp)
+	}
+	if f.bootStage != "" {
+		return f.reportBoot(ctx, s)
 	}
 	var end process.ExitReason
 	if f.gpu == noGPU && len(f.gpus) > 0 {

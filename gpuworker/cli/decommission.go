@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"rollout/gpuworker/process"
 	"rollout/shared/capacity"
+	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 	"rollout/shared/retry"
@@ -43,6 +45,20 @@ func (f flags) reportUnusable(ctx context.Context, s *workplace, reason string) 
 		return err
 	}
 	return process.ReportUnusable(ctx, s.ports, s.machine, pool, reason)
+}
+
+// reportBoot records how far the boot of this machine is.
+func (f flags) reportBoot(ctx context.Context, s *workplace) error {
+	stage := health.BootStage(f.bootStage)
+	if !slices.Contains(health.BootStages(), stage) {
+		return fault.New(fault.Invalid, "--boot-stage: %q is not a stage of a boot", f.bootStage)
+	}
+	pool, err := choosePool(s.deployment, f.pool)
+	if err != nil {
+		return err
+	}
+	within := s.deployment.MachinesOf(s.deployment.Pool(pool)).BootDeadline.Std()
+	return process.ReportBoot(ctx, s.ports, s.machine, pool, stage, within)
 }
 
 // unusableReasons says why a machine was unusable, by how its workers ended.

@@ -11,6 +11,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/core/health"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/record"
@@ -93,7 +94,8 @@ const maxReason = 256
 
 // ReportUnusable records, in a heartbeat of an ended worker, that no worker can work
 // on this machine of the pool's fleet, and why. Reclaim pauses runs when one
-// machine after the other fails like that.
+// machine after the other fails like that. It takes the place of what the machine said of its
+// boot, if it did.
 func ReportUnusable(ctx context.Context, p host.Ports, m capacity.Source, pool, reason string) error {
 	machine, err := Options{Machine: m}.describeMachine(ctx)
 	if err != nil { // may be part of the problem
@@ -104,6 +106,62 @@ func ReportUnusable(ctx context.Context, p host.Ports, m capacity.Source, pool, 
 		At: now, DueAt: now, Started: now, Host: machine.Host, PID: machine.PID, CPUs: machine.CPUs,
 		GPUs: len(machine.GPUs), Instance: machine.Instance,
 		FailureReason: text.Truncate(strings.ToValidUTF8(reason, ""), maxReason, "")}
+	if booted, err := endBoot(ctx, p, b); booted || err != nil {
+		return err
+	}
 	_, err = host.Save(ctx, p.Docs, record.HeartbeatKey(b.Worker), b, "")
+	return err
+}
+
+// endBoot puts the report in the place of what its machine said of its boot, and reports
+// whether there was such a thing.
+func endBoot(ctx context.Context, p host.Ports, report health.Heartbeat) (booted bool, err error) {
+	if report.Instance == "" {
+		return false, nil
+	}
+	report.Worker = report.Instance
+	_, err = host.Update(ctx, p.Docs, record.HeartbeatKey(report.Worker),
+		func(old health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
+			if booted = found && old.Boot != nil; booted {
+				return report, true, nil
+			}
+			return old, false, nil
+		})
+	return booted, err
+}
+
+// bootMargin is how much longer than its servers may take a boot may take.
+const bootMargin = 15 * time.Minute
+
+// ReportBoot records how far the boot of this machine of the pool's fleet is, for people. A
+// machine that the cloud does not name is Invalid. within is how long the boot may take from
+// now on.
+func ReportBoot(ctx context.Context, p host.Ports, m capacity.Source, pool string, stage health.BootStage,
+	within time.Duration) error {
+	machine, err := Options{Machine: m}.describeMachine(ctx)
+	if err != nil {
+		return err
+	}
+	if machine.Instance == "" {
+		return fault.New(fault.Invalid, "the cloud does not name this machine")
+	}
+	now := p.Clock.Now().UTC()
+	state := health.Booting
+	if stage == health.BootReady { // the heartbeats of its workers go on
+		state = health.Gone
+	}
+	b := health.Heartbeat{Schema: record.Schema, Worker: machine.Instance, Pool: pool, State: state, At: now,
+		DueAt: now.Add(within + bootMargin), Started: now, Host: machine.Host, GPUs: len(machine.GPUs),
+		Instance: machine.Instance, Boot: &health.Boot{Stage: stage, Since: now}}
+	_, err = host.Update(ctx, p.Docs, record.HeartbeatKey(b.Worker),
+		func(old health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
+			if found && old.State == health.Gone { // its end was recorded, or it booted before
+				return old, false, nil
+			}
+			if found {
+				b.Started = old.Started
+			}
+			return b, true, nil
+		})
 	return err
 }

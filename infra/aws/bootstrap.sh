@@ -199,6 +199,11 @@ cause() {
   "$home/gpuworker" machine cause <"$home/engine.log" || true
 }
 
+# Says how far the boot is, for `rollout status`. No boot fails for that.
+stage() {
+  timeout 20 "$home/gpuworker" --cloud aws --config "$root/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" --boot-stage "$1" || true
+}
+
 # Fetches the servers' image, unless the machine's image has it. A registry that fails is no
 # failure of the servers.
 fetch_image() {
@@ -268,10 +273,13 @@ boot() {
   systemctl enable "${enabled[@]}" || { say "the units can't be enabled"; return 1; }
   if [ -s "$home/servers" ]; then
     use_own_disks || { say "Docker does not start"; return 1; }
+    stage image
     reason=$(fetch_image 2>&1) || { say "the image $(cat "$home/image") can't be fetched: ${reason##*$'\n'}"; return 1; }
+    stage model
     fetch_model || { say "the model can't be fetched from $(cat "$home/model")"; return 1; }
     systemctl start --no-block "${engines[@]}"
     await_engines || return 1
+    stage ready
   fi
   systemctl stop rollout-overdue.timer
   systemctl start rollout-worker.service || { say "the worker does not start"; return 1; }

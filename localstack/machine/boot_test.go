@@ -182,6 +182,17 @@ func TestMachineStartsAServerForEachGPU(t *testing.T) {
 	}
 }
 
+// `rollout status` shows how far a boot is. No boot fails because that can't be recorded.
+func TestMachineSaysHowFarItsBootIs(t *testing.T) {
+	t.Parallel()
+	m := boot(t)
+	stage := func(name string) string {
+		return "gpuworker --cloud aws --config " + m.root + "/etc/rollout/rollout.toml --pool small --boot-stage " + name
+	}
+	has(t, "the list of calls", m.calls, stage("image"), "docker image inspect", stage("model"), "systemctl start --no-block",
+		"8000/health", stage("ready"), "systemctl start rollout-worker.service")
+}
+
 // Engines and worker come back after a reboot, at which the script does not run. To enable
 // a unit, or to reload systemd, takes the GPUs away from running containers with some
 // drivers.

@@ -37,6 +37,9 @@ const (
 	Ready    State = "ready"
 	Draining State = "draining"
 	Gone     State = "gone" // ended in order; it released its shards before
+	// Booting is the state of a machine without a worker so far. Its heartbeat says how far its
+	// boot is, for people; it is no worker's, and ends in that of the machine's end.
+	Booting State = "booting"
 )
 
 // HeldShard is one shard that a worker holds.
@@ -104,6 +107,9 @@ type Heartbeat struct {
 	// TakenBack says why the provider took a machine back before it answered anything. It is
 	// "" in a worker's heartbeat. Such an end is not the machine's fault, and pauses no run.
 	TakenBack string `json:"taken_back,omitempty"`
+	// Boot is how far the boot of the machine is, or that it is over; nil in a worker's heartbeat,
+	// and in the record of a machine's end.
+	Boot *Boot `json:"boot,omitempty"`
 	// ProbationEngine names the engine that the worker uses alone, or waits to use
 	// alone, in order to ask suspects; "" if it does neither.
 	ProbationEngine string `json:"trials,omitempty"`
@@ -111,6 +117,25 @@ type Heartbeat struct {
 	// Control is the newest control sequence applied, by held run.
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
 }
+
+// Boot is how far the boot of a machine is.
+type Boot struct {
+	Stage BootStage `json:"stage"`
+	Since time.Time `json:"since"` // the machine's clock
+}
+
+// BootStage is a stage of a boot. Example: "model".
+type BootStage string
+
+// The stages of a boot that a machine reports.
+const (
+	BootImage BootStage = "image" // it fetches the container image of its servers
+	BootModel BootStage = "model" // it fetches the model, and its servers load it
+	BootReady BootStage = "ready" // its servers answer; its workers start
+)
+
+// BootStages returns the stages in their order.
+func BootStages() []BootStage { return []BootStage{BootImage, BootModel, BootReady} }
 
 // Due returns when the heartbeat after one of now is due.
 func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
