@@ -1,9 +1,13 @@
 package machine
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,6 +51,11 @@ func Command() *cobra.Command {
 	add("disks", "Put images and models on the machine's own disks, if it has some", mountDisks)
 	add("cause", "Print the line of a server's log, on standard input, that says why it ended", printCause)
 	add("context", "Print the context length in the answer of a server, on standard input", printContext)
+	add("hub-secret", "Print the name of the secret with the model hub's token; nothing if the config allows none",
+		printHubSecret)
+	events := add("events", "Print a log, on standard input, as events of CloudWatch Logs, and the arguments as the last",
+		printEvents)
+	events.Args = cobra.ArbitraryArgs
 	serve := add("command", "Print the server's command inside its image, each word ended by a zero byte", printCommand)
 	serve.Flags().StringVar(&f.host, "host", "127.0.0.1", "the `address` that the server listens on")
 	serve.Flags().IntVar(&f.port, "port", 8000, "its port")
@@ -154,6 +163,27 @@ func printCommand(c *cobra.Command, f flags) error {
 		}
 	}
 	return nil
+}
+
+// hubSecret is the name of the secret with the token of the models' hub.
+const hubSecret = "hf-token"
+
+func printHubSecret(c *cobra.Command, f flags) error {
+	d, _, err := f.read()
+	if err != nil || !slices.Contains(d.Secrets, hubSecret) {
+		return err
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), d.Cloud.Secrets.Prefix+hubSecret)
+	return err
+}
+
+func printEvents(c *cobra.Command, _ flags) error {
+	log, err := readAll(c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	words := strings.Join(c.Flags().Args(), " ")
+	return json.NewEncoder(c.OutOrStdout()).Encode(logEvents(string(log)+"\n"+words, time.Now()))
 }
 
 // readAll reads the first 4 MiB of the standard input.

@@ -3,11 +3,12 @@
 # says, and one worker program for all of them. The machine's user data exports these
 # variables before this text: ROLLOUT_CONFIG (the deployment's config), ROLLOUT_POOL,
 # ROLLOUT_MODEL, ROLLOUT_READY_WITHIN (seconds), ROLLOUT_WORKER (the S3 URL of the worker
-# program) and AWS_REGION. The worker program itself writes the units of the servers, so
+# program), ROLLOUT_LOGS (a log group, or empty) and AWS_REGION. The worker program itself writes the units of the servers, so
 # that nothing of the config goes through this shell.
 #
 # If a step fails, the machine leaves its fleet and writes the reason to its
-# console. `aws ec2 get-console-output` shows it, also after the machine is gone.
+# console. `aws ec2 get-console-output` shows it, also after the machine is gone. The log
+# group keeps the end of its logs, in a stream with the id of the machine.
 set -euo pipefail
 
 root=${ROLLOUT_ROOT:-} # root of the file system; tests set it to a folder
@@ -44,6 +45,18 @@ program=${ROLLOUT_ROOT:-}/opt/rollout/gpuworker
 if [ -x "$program" ]; then
   timeout 60 "$program" --cloud aws --config "${ROLLOUT_ROOT:-}/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" --give-up "$*"
 fi
+# Keeps the end of the logs. No end fails for that.
+keep_logs() {
+  local id events=${ROLLOUT_ROOT:-}/opt/rollout/events.json to=(--log-group-name "$ROLLOUT_LOGS" --log-stream-name)
+  id=$(cloud-init query instance_id) && to+=("$id") || return 0
+  journalctl --no-pager --lines 400 --output short-iso --unit 'rollout-*' --unit cloud-final |
+    "$program" machine events -- "this machine leaves its fleet: $*" >"$events" &&
+    aws logs create-log-stream "${to[@]}" && aws logs put-log-events "${to[@]}" --log-events "file://$events" >/dev/null
+}
+if [ -x "$program" ] && [ -n "${ROLLOUT_LOGS:-}" ]; then
+  export -f keep_logs && export program
+  timeout 30 bash -c 'keep_logs "$@"' keep_logs "$*" || true
+fi
 for try in 1 2 3 4 5 6; do
   id=$(cloud-init query instance_id) && aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$id" --should-decrement-desired-capacity && exit 0
   sleep "$((try * 10))"
@@ -55,24 +68,11 @@ EOF
   chmod 755 "$home/leave"
 }
 
-# Prints the name of the secret hf-token in Secrets Manager if the config allows
-# it, for models that need a token; else prints nothing.
-token_name() {
-  python3 - "$1" <<'EOF'
-import sys, tomllib
-with open(sys.argv[1], "rb") as f:
-    config = tomllib.load(f)
-cloud = config["cloud"]
-secrets = cloud.get("secrets", {})
-if "hf-token" in secrets.get("allowlist", []) + config.get("secrets", []):
-    print(secrets.get("prefix") or cloud.get("name", "rollout") + "/", "hf-token", sep="")
-EOF
-}
-
-# Writes the environment file of the servers, which only root can read.
+# Writes the environment file of the servers, which only root can read. It has the secret
+# hf-token if the config allows it, for models that need a token.
 write_environment() {
   local name token=""
-  name=$(token_name "$root/etc/rollout/rollout.toml") || return 1
+  name=$(of_pool hub-secret) || return 1
   if [ -n "$name" ]; then
     token=$(retry aws secretsmanager get-secret-value --secret-id "$name" --query SecretString --output text) || return 1
   fi
@@ -152,7 +152,7 @@ Description=rollout: leave the fleet
 
 [Service]
 Type=oneshot
-Environment=AWS_REGION=$AWS_REGION ROLLOUT_POOL=$ROLLOUT_POOL
+Environment=AWS_REGION=$AWS_REGION ROLLOUT_POOL=$ROLLOUT_POOL ROLLOUT_LOGS=${ROLLOUT_LOGS:-}
 ExecStart=/opt/rollout/leave the worker failed again and again, see its log above
 EOF
 }
@@ -249,7 +249,7 @@ boot() {
   # A step that hangs, as with a broken GPU driver, must not leave the machine
   # running: after this time it leaves its fleet.
   systemd-run --quiet --unit rollout-overdue --on-active="$((ready_within + 900))" \
-    --setenv=AWS_REGION="$AWS_REGION" --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" "$home/leave" "it was not set up in time"
+    --setenv=AWS_REGION="$AWS_REGION" --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" --setenv=ROLLOUT_LOGS="${ROLLOUT_LOGS:-}" "$home/leave" "it was not set up in time"
   printf '%s\n' "$ROLLOUT_CONFIG" >"$root/etc/rollout/rollout.toml"
   retry aws s3 cp --no-progress "$ROLLOUT_WORKER" "$home/gpuworker" || { say "the worker program can't be fetched from $ROLLOUT_WORKER"; return 1; }
   chmod 755 "$home/gpuworker"

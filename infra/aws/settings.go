@@ -30,6 +30,7 @@ func readSettings(node constructs.Node) (stack.Settings, error) {
 		Table:        c.text("table", stack.Made),
 		API:          c.flag("api", true),
 		Machines:     c.flag("gpu", true),
+		Sessions:     c.flag("ssm", false),
 		Arch:         c.text("arch", stack.ArchARM),
 		FunctionsDir: c.text("lambda", "../../out/lambda"),
 		WorkerBinary: c.text("worker", "../../out/machine/gpuworker"),

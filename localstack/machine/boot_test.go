@@ -162,7 +162,7 @@ func TestMachineStartsAServerForEachGPU(t *testing.T) {
 			`1" "--gpus-per-server" "1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
 		"ExecStopPost=+/bin/sh -c 'journalctl", "--unit rollout-worker >/dev/console'", "RestartPreventExitStatus=2 3")
 	has(t, "the list of calls", m.calls, "systemd-run --quiet --unit rollout-overdue --on-active=901 "+
-		"--setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
+		"--setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small --setenv=ROLLOUT_LOGS= "+m.root+"/opt/rollout/leave",
 		"aws s3 cp --no-progress s3://assets/worker", "useradd", "gpuworker machine units", "systemctl daemon-reload",
 		"systemctl stop docker.socket docker.service containerd.service", "systemctl start rollout-disks.service",
 		"systemctl start containerd.service docker.service", "docker pull --quiet vllm/vllm-openai:v0.21.0-cu129",
@@ -191,6 +191,20 @@ func TestMachineSaysHowFarItsBootIs(t *testing.T) {
 	}
 	has(t, "the list of calls", m.calls, stage("image"), "docker image inspect", stage("model"), "systemctl start --no-block",
 		"8000/health", stage("ready"), "systemctl start rollout-worker.service")
+}
+
+// The console of a spot machine is gone with it. A log group keeps why it left.
+func TestMachineThatLeavesKeepsItsLogs(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "NEVER_READY=1", "ROLLOUT_LOGS=/rollout/acme/machines")
+	const to = "--log-group-name /rollout/acme/machines --log-stream-name i-0123456789abcdef0"
+	has(t, "the list of calls", m.calls, "--give-up it could not be set up", "journalctl --no-pager --lines 400",
+		"aws logs create-log-stream "+to, "aws logs put-log-events "+to+" --log-events file://"+m.root, leaves)
+	has(t, "the events", m.file("opt/rollout/events.json"), `{"timestamp":`, "ValueError: the engine has a reason",
+		"this machine leaves its fleet: it could not be set up: the inference server of GPU 0 is not ready")
+	if without := boot(t, "NEVER_READY=1"); strings.Contains(without.calls, "aws logs") {
+		t.Errorf("logs are kept without a log group:\n%s", without.calls)
+	}
 }
 
 // Engines and worker come back after a reboot, at which the script does not run. To enable

@@ -131,6 +131,40 @@ func TestOnlyAPoolThatWantsItIsRebalanced(t *testing.T) {
 	}
 }
 
+// Sessions are a door into the machines: only people who want it get it.
+func TestMachinesKeepLogsForAWeekAndOpenSessionsOnlyIfAskedFor(t *testing.T) {
+	t.Parallel()
+	open := synth(t, settings(t, func(s *stack.Settings) { s.Sessions = true }))
+	for name, c := range map[string]struct {
+		of   template
+		want int // roles of machines that allow sessions
+	}{"by default": {asUsual(t), 0}, "with sessions": {open, 2}} {
+		if got := c.of.physical(t, "AWS::Logs::LogGroup", "LogGroupName", "/rollout/acme/machines").Properties.number(
+			"RetentionInDays"); got != 7 {
+			t.Errorf("%s: logs are kept for %v days, want 7", name, got)
+		}
+		sessions, writers := 0, 0
+		for _, s := range c.of.policies() {
+			machine := strings.HasPrefix(s.of.id, "MachineRole")
+			if slices.ContainsFunc(s.actions, func(a string) bool { return strings.HasPrefix(a, "ssm") }) {
+				sessions++
+				if !machine || !s.allow {
+					t.Errorf("%s: %s allows sessions", name, s.of.id)
+				}
+			}
+			if machine && slices.Contains(s.actions, "logs:PutLogEvents") {
+				writers++
+				if len(s.resources) != 1 || !strings.Contains(s.resources[0], "log-group:/rollout/acme/machines:log-stream:*") {
+					t.Errorf("%s: %s may write to %q", name, s.of.id, s.resources)
+				}
+			}
+		}
+		if sessions != c.want || writers != 2 {
+			t.Errorf("%s: %d roles allow sessions, want %d, and %d write logs, want 2", name, sessions, c.want, writers)
+		}
+	}
+}
+
 // A machine may read the pool's own model, and no other object of that bucket.
 func TestMachineMayReadItsModelsBucket(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsautoscaling"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3assets"
 	"github.com/aws/jsii-runtime-go"
 
@@ -40,6 +41,11 @@ const (
 // pool that answers prompts.
 func (b *builder) machines() {
 	network, securityGroup := b.network()
+	awslogs.NewLogGroup(b.stack, jsii.String("Log-machines"), &awslogs.LogGroupProps{
+		LogGroupName:  jsii.String(b.machineLog()),
+		Retention:     awslogs.RetentionDays_ONE_WEEK,
+		RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
 	program := awss3assets.NewAsset(b.stack, jsii.String("Program"), &awss3assets.AssetProps{Path: &b.WorkerBinary})
 	for _, pool := range b.Deployment.InferPools() {
 		b.machineGroup(pool, network, securityGroup, program)
@@ -137,6 +143,7 @@ func (b *builder) machineGroup(
 			resources: []string{*program.Bucket().ArnForObjects(program.S3ObjectKey())},
 		},
 	)
+	grants = append(append(grants, b.writeMachineLog()), b.openSessions()...)
 	role := b.role("MachineRole-"+pool.Name, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
@@ -245,6 +252,39 @@ func bought(m config.PoolMachines) *awsautoscaling.InstancesDistribution {
 	return d
 }
 
+// machineLog returns the name of the log group to which machines that could not work write the
+// end of their logs. It costs nothing while nothing is written.
+func (s Settings) machineLog() string { return "/rollout/" + s.Deployment.Cloud.Name + "/machines" }
+
+// writeMachineLog allows writing to the machines' log.
+func (b *builder) writeMachineLog() grant {
+	return grant{
+		id:        "WriteLog",
+		actions:   []string{"logs:CreateLogStream", "logs:PutLogEvents"},
+		resources: []string{b.arn("logs", "log-group:"+b.machineLog()+":log-stream:*")},
+		why:       "A stream has the id of its machine, which it gets when it starts.",
+	}
+}
+
+// openSessions allows what the agent of Session Manager needs, if people may open sessions.
+func (b *builder) openSessions() []grant {
+	if !b.Sessions {
+		return nil
+	}
+	return []grant{{
+		id: "OpenSessions",
+		actions: []string{
+			"ssm:UpdateInstanceInformation",
+			"ssmmessages:CreateControlChannel",
+			"ssmmessages:CreateDataChannel",
+			"ssmmessages:OpenControlChannel",
+			"ssmmessages:OpenDataChannel",
+		},
+		resources: []string{"*"},
+		why:       "The actions of Session Manager's agent know no resources.",
+	}}
+}
+
 // readModel allows reading the pool's model if it lies in a bucket.
 func (b *builder) readModel(p config.Pool) []grant {
 	bucket, folder := p.ModelBucket()
@@ -290,6 +330,7 @@ func (s Settings) userData(pool config.Pool, program string) string {
 		"ROLLOUT_CONFIG":       s.Config,
 		"ROLLOUT_POOL":         pool.Name,
 		"ROLLOUT_MODEL":        pool.Model,
+		"ROLLOUT_LOGS":         s.machineLog(),
 		"ROLLOUT_READY_WITHIN": wholeSeconds(s.Deployment.MachinesOf(pool).BootDeadline),
 		"ROLLOUT_WORKER":       program,
 	}

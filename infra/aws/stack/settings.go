@@ -19,6 +19,7 @@ type Settings struct {
 	Bucket, Table string
 
 	API          bool   // add the HTTP API, unless the region lacks function URLs
+	Sessions     bool   // let people open a shell on machines with Session Manager
 	Machines     bool   // add groups of GPU machines; if false, workers run elsewhere
 	Arch         string // of the functions: ArchARM or ArchX86
 	FunctionsDir string // folder of the functions' programs, each in NAME/bootstrap
