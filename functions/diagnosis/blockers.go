@@ -194,7 +194,8 @@ func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time
 		}
 		if b := p.Fleet.Boots; b.Waits(now) {
 			text += fmt.Sprintf("; %s before an answer, and the next is asked for in %s: %s",
-				figures.OfMany(b.Failures, "machine ended", "machines in a row ended"), figures.Duration(b.RetryAt.Sub(now)), b.Reason)
+				figures.OfMany(b.Failures, "machine ended", "machines in a row ended"),
+				figures.Duration(b.RetryAt.Sub(now)), b.Reason)
 		}
 		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: p.Hints.Workers(pool)})
 	case c.away > 0:

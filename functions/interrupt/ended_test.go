@@ -169,9 +169,11 @@ func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
 		want   string // "" for no record
 	}{
 		"its server crashed the machine": {[]health.State{health.Init}, 0,
-			func() cloud.MachineNotice { return terminated(machine, 0) }, "failed: it ended before its workers answered anything"},
+			func() cloud.MachineNotice { return terminated(machine, 0) },
+			"failed: it ended before its workers answered anything"},
 		"a worker was ready": {[]health.State{health.Ready, health.Gone}, 0,
-			func() cloud.MachineNotice { return terminated(machine, 0) }, "failed: it ended before its workers answered anything"},
+			func() cloud.MachineNotice { return terminated(machine, 0) },
+			"failed: it ended before its workers answered anything"},
 		"it had no work": {[]health.State{health.Gone, health.Gone}, 0,
 			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
 		"it worked": {[]health.State{health.Ready, health.Init}, 7,

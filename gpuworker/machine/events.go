@@ -3,8 +3,6 @@ package machine
 import (
 	"strings"
 	"time"
-
-	"rollout/shared/text"
 )
 
 // Limits of one request to CloudWatch Logs: 1 MiB and 10,000 events. A line counts with 26
@@ -26,7 +24,8 @@ func logEvents(log string, at time.Time) []logEvent {
 	out := []logEvent{}
 	for line := range strings.Lines(strings.ToValidUTF8(log, "?")) {
 		if line = strings.TrimSpace(line); line != "" {
-			out = append(out, logEvent{at.UnixMilli(), text.Truncate(line, maxEventBytes, "…")})
+			line = strings.ToValidUTF8(line[:min(len(line), maxEventBytes)], "") // a letter that is cut goes
+			out = append(out, logEvent{at.UnixMilli(), line})
 		}
 	}
 	return out[max(0, len(out)-maxEvents):]

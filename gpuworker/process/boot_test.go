@@ -61,7 +61,8 @@ func TestMachineReportsItsBootAndItsEndOnce(t *testing.T) {
 		beats()[0].FailureReason == "" {
 		t.Errorf("a late stage takes the place of the end: %v, %+v", err, beats())
 	}
-	if err := process.ReportBoot(t.Context(), p, rented{}, "small", health.BootImage, time.Minute); !fault.Is(err, fault.Invalid) {
+	err := process.ReportBoot(t.Context(), p, rented{}, "small", health.BootImage, time.Minute)
+	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("a machine without a name: %v", err)
 	}
 }

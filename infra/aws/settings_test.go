@@ -28,7 +28,8 @@ func TestReadSettingsAcceptsKnownNamesAndRefusesOthers(t *testing.T) {
 		},
 		"a misspelt name": {
 			map[string]any{"config": config, "gpus": "false"},
-			"-c gpus is not a setting: use one of api, arch, bucket, budget, config, email, gpu, lambda, ssm, table, worker, zones",
+			"-c gpus is not a setting: use one of api, arch, bucket, budget, config, email, gpu, lambda, " +
+				"ssm, table, worker, zones",
 		},
 		"the config does not exist": {
 			map[string]any{"config": "none.toml"},

@@ -189,8 +189,8 @@ func TestMachineSaysHowFarItsBootIs(t *testing.T) {
 	stage := func(name string) string {
 		return "gpuworker --cloud aws --config " + m.root + "/etc/rollout/rollout.toml --pool small --boot-stage " + name
 	}
-	has(t, "the list of calls", m.calls, stage("image"), "docker image inspect", stage("model"), "systemctl start --no-block",
-		"8000/health", stage("ready"), "systemctl start rollout-worker.service")
+	has(t, "the list of calls", m.calls, stage("image"), "docker image inspect", stage("model"),
+		"systemctl start --no-block", "8000/health", stage("ready"), "systemctl start rollout-worker.service")
 }
 
 // The console of a spot machine is gone with it. A log group keeps why it left.

