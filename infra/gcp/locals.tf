@@ -55,7 +55,7 @@ locals {
       secrets     = []
     }
     coordinate = {
-      # One instance: it collects the pushes of a second into one step of each run.
+      # One instance: pushes that come fast after one another are one step of each run.
       memory      = "1Gi"
       concurrency = 1000
       instances   = 1

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"rollout/shared/fault"
 	"rollout/shared/queue"
 )
@@ -12,9 +14,14 @@ import (
 // Collector gathers the pushes of a subscription into batches, so that many events
 // of a run are one step.
 //
-//	push ──Handle──▶ waiting ──a batch is full, or its first push waited a second──▶ step
-//	  ▲                                                                              │
-//	  └──────────── each push gets the result of its own message ◀──────────────────┘
+//	push ──Handle──▶ waiting ──a batch is full, or the limiter allows a step──▶ step
+//	  ▲                                                                        │
+//	  └────────── each push gets the result of its own message ◀──────────────┘
+//
+// An instance is paid for while a push waits. So the events of a run with few machines, which
+// come seconds apart, are each a step at once. When there are more, the limiter spaces the
+// steps, and what comes meanwhile is the next one: a run's document is written at most ten
+// times in ten seconds, as Firestore sustains it.
 //
 // Steps follow one another: pushes that arrive during a step are in the next one. So
 // the steps of one instance never compete.
@@ -26,9 +33,17 @@ type Collector struct {
 
 // CollectorOptions bound the batches of a Collector.
 type CollectorOptions struct {
-	Most  int           // messages of a batch; 0 means 1,000: the most requests of an instance
-	Delay time.Duration // how long the first message of a batch waits for others; 0 means a second
+	Most int // messages of a batch; 0 means 1,000: the most requests of an instance
+	// Steps spaces the steps of batches that are not full; nil means three at once, and then
+	// one each 1.4 s.
+	Steps *rate.Limiter
 }
+
+// spacing and atOnce are the default of CollectorOptions.Steps: ten steps in ten seconds.
+const (
+	spacing = 1400 * time.Millisecond
+	atOnce  = 3
+)
 
 // arrival is a push that waits for its step.
 type arrival struct {
@@ -43,8 +58,8 @@ func Collect(ctx context.Context, o CollectorOptions,
 	if o.Most == 0 {
 		o.Most = 1000
 	}
-	if o.Delay == 0 {
-		o.Delay = time.Second
+	if o.Steps == nil {
+		o.Steps = rate.NewLimiter(rate.Every(spacing), atOnce)
 	}
 	c := &Collector{options: o, handle: handle, arriving: make(chan arrival)}
 	go c.run(ctx)
@@ -82,7 +97,7 @@ func (c *Collector) run(ctx context.Context) {
 	}
 }
 
-// gather waits for a first push, and collects those that arrive within the delay. It
+// gather waits for a first push, and collects those that arrive until a step is allowed. It
 // returns none if ctx ended before there was one.
 func (c *Collector) gather(ctx context.Context) (batch []arrival) {
 	select {
@@ -91,15 +106,30 @@ func (c *Collector) gather(ctx context.Context) (batch []arrival) {
 	case <-ctx.Done():
 		return nil
 	}
-	timer := time.NewTimer(c.options.Delay)
-	defer timer.Stop()
+	turn := c.options.Steps.Reserve()
+	allowed := time.NewTimer(turn.Delay())
+	defer allowed.Stop()
 	for len(batch) < c.options.Most {
 		select {
 		case next := <-c.arriving:
 			batch = append(batch, next)
-		case <-timer.C:
-			return batch
+		case <-allowed.C:
+			return c.waiting(batch)
 		case <-ctx.Done():
+			return batch
+		}
+	}
+	turn.Cancel() // a full batch waits for no turn, and later ones do not wait for it
+	return batch
+}
+
+// waiting adds the pushes that are waiting now.
+func (c *Collector) waiting(batch []arrival) []arrival {
+	for len(batch) < c.options.Most {
+		select {
+		case next := <-c.arriving:
+			batch = append(batch, next)
+		default:
 			return batch
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"rollout/shared/fault"
 	"rollout/shared/queue"
 )
@@ -62,20 +64,62 @@ func collect(t *testing.T, o CollectorOptions, takes time.Duration, body func(t 
 	})
 }
 
-func TestPushesOfASecondAreOneStep(t *testing.T) {
+// Few pushes are a step each. Those that follow wait for their turn, and share a step.
+func TestPushesThatComeTooFastShareAStep(t *testing.T) {
 	t.Parallel()
 	collect(t, CollectorOptions{}, 0, func(t *testing.T, c *Collector, s *steps) {
 		var all sync.WaitGroup
-		for i := range 5 {
+		for i := range 6 {
 			all.Go(func() {
-				time.Sleep(time.Duration(i) * 240 * time.Millisecond) // the last comes before the second is over
+				time.Sleep(time.Duration(i) * 250 * time.Millisecond)
 				if err := c.Handle(t.Context(), Push{ID: "m", Data: []byte(fmt.Sprint(i))}); err != nil {
 					t.Errorf("push %d: %v", i, err)
 				}
 			})
 		}
 		all.Wait()
-		if want := "[[0 1 2 3 4]] [1s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+		if want := "[[0] [1] [2] [3 4 5]] [0s 250ms 500ms 1.4s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
+		}
+	})
+}
+
+// A document takes a write a second: so many steps there are at most, however many pushes come.
+func TestStepsAreAtMostOneASecond(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 50*time.Millisecond, func(t *testing.T, c *Collector, s *steps) {
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 30 * time.Millisecond)
+				if err := c.Handle(t.Context(), Push{ID: "m", Data: []byte("x")}); err != nil {
+					t.Errorf("push %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		for i, first := range s.at {
+			if i+10 < len(s.at) && s.at[i+10] < first+10*time.Second {
+				t.Errorf("the steps at %v are more than ten in ten seconds", s.at[i:i+11])
+			}
+		}
+		if len(s.at) < 20 {
+			t.Errorf("there are %d steps in 30 s: pushes wait for too long", len(s.at))
+		}
+	})
+}
+
+// Pushes with pauses between them do not wait: the instance would be paid for meanwhile.
+func TestPushAfterAPauseDoesNotWait(t *testing.T) {
+	t.Parallel()
+	collect(t, CollectorOptions{}, 0, func(t *testing.T, c *Collector, s *steps) {
+		for i := range 3 {
+			if err := c.Handle(t.Context(), Push{Data: []byte(fmt.Sprint(i))}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if want := "[[0] [1] [2]] [0s 5s 10s]"; fmt.Sprint(s.batches, " ", s.at) != want {
 			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
 		}
 	})
@@ -83,13 +127,15 @@ func TestPushesOfASecondAreOneStep(t *testing.T) {
 
 func TestFullBatchDoesNotWait(t *testing.T) {
 	t.Parallel()
-	collect(t, CollectorOptions{Most: 3}, 0, func(t *testing.T, c *Collector, s *steps) {
+	o := CollectorOptions{Most: 3, Steps: rate.NewLimiter(rate.Every(time.Second), 1)}
+	collect(t, o, 0, func(t *testing.T, c *Collector, s *steps) {
+		_ = c.Handle(t.Context(), Push{Data: []byte("first")})
 		var all sync.WaitGroup
 		for range 7 {
 			all.Go(func() { _ = c.Handle(t.Context(), Push{Data: []byte("x")}) })
 		}
 		all.Wait()
-		if want := "[[x x x] [x x x] [x]] [0s 0s 1s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+		if want := "[[first] [x x x] [x x x] [x]] [0s 0s 0s 1s]"; fmt.Sprint(s.batches, " ", s.at) != want {
 			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
 		}
 	})
@@ -125,7 +171,7 @@ func TestStepsFollowOneAnother(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if want := "[[0] [1 2 3]] [1s 12s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+		if want := "[[0] [1 2 3]] [0s 10s]"; fmt.Sprint(s.batches, " ", s.at) != want {
 			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
 		}
 	})
