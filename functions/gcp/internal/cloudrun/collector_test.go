@@ -78,7 +78,7 @@ func TestPushesThatComeTooFastShareAStep(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if want := "[[0] [1] [2] [3 4 5]] [0s 250ms 500ms 1.4s]"; fmt.Sprint(s.batches, " ", s.at) != want {
+		if want := "[[0] [1] [2] [3 4 5]] [0s 250ms 500ms 1.6s]"; fmt.Sprint(s.batches, " ", s.at) != want {
 			t.Errorf("the steps are %v at %v, want %s", s.batches, s.at, want)
 		}
 	})
