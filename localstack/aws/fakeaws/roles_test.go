@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +85,8 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 	}
 	if n := len(c.DeniedRequests()); n != 9 {
 		t.Errorf("%d requests were denied, want 9: %v", n, c.DeniedRequests())
+	}
+	if got := c.AllowedActions("submit"); !slices.Equal(got, []string{"dynamodb:PutItem"}) {
+		t.Errorf("submit was allowed %q", got)
 	}
 }
