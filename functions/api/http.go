@@ -64,6 +64,10 @@ func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v prob
 }
 
 func (s *Service) endpoints(v probes.Probes) http.Handler {
+	return s.throttle.limit(s.mux(v))
+}
+
+func (s *Service) mux(v probes.Probes) http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range probes.Paths {
 		mux.Handle(path, v.Handler())

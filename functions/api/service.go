@@ -23,6 +23,7 @@ type Service struct {
 	hints     cloud.Hints
 	reader    *status.Reader
 	explainer *diagnosis.Explainer
+	throttle  *throttle // nil: see Throttled
 }
 
 // New returns the service of a deployment at a place of that profile.

@@ -1,7 +1,8 @@
 // Command api is package api as a function of AWS Lambda behind a function URL,
 // which must stream its responses. If the config allows the secret api-token,
 // requests must carry that token. Otherwise the URL must require AWS signatures,
-// and requests without one are refused here, too.
+// and requests without one are refused here, too. What exceeds the service's buckets is
+// refused: the function reserves no concurrency, of which a new account has none to spare.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 
 func main() {
 	lambda.Main("api", func(s *aws.Stack) any {
-		service := api.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment))
+		service := api.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment)).Throttled()
 		v := probes.Probes{Ping: s.Ports.Docs.Ping}
 		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))
