@@ -28,7 +28,7 @@ const (
 // strangers can't use up what callers with a token have.
 //
 // The buckets are those of one process, without a document for all: a refusal must cost
-// nothing. An instance of a function of AWS answers one request at a time, so that a bucket
+// nothing. Where an instance of a function answers one request at a time, a bucket
 // bounds what the instance reads, and for how long a flood keeps it busy. The number of
 // instances is bounded by that time, and by what the account may have.
 func (s *Service) Throttled() *Service {

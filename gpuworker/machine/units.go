@@ -94,6 +94,11 @@ func (u Units) Write(gpus []gpu) error {
 	if err := u.write(imageFile, 0o644, u.Machines.EngineImage+"\n"); err != nil {
 		return err
 	}
+	if image, private := u.Machines.PrivateImage(); private {
+		if err := u.signIn(image); err != nil {
+			return err
+		}
+	}
 	if u.Pool.ModelSource() == config.ModelOfBucket {
 		if err := u.write(modelFile, 0o644, u.Pool.Model+"\n"); err != nil {
 			return err

@@ -205,11 +205,13 @@ stage() {
 }
 
 # Fetches the servers' image, unless the machine's image has it. A registry that fails is no
-# failure of the servers.
+# failure of the servers. For a private registry the worker program has written a config for
+# Docker and the program that it names.
 fetch_image() {
   local image
   image=$(cat "$home/image")
-  docker image inspect "$image" >"$root/dev/null" 2>&1 || retry docker pull --quiet "$image"
+  docker image inspect "$image" >"$root/dev/null" 2>&1 ||
+    PATH=$home:$PATH DOCKER_CONFIG=$root/etc/rollout/docker retry docker pull --quiet "$image"
 }
 
 # Fetches a model from a bucket, if the pool's model lies in one, or the bucket has a copy of

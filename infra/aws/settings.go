@@ -35,9 +35,23 @@ func readSettings(node constructs.Node) (stack.Settings, error) {
 		FunctionsDir: c.text("lambda", "../../out/lambda"),
 		WorkerBinary: c.text("worker", "../../out/machine/gpuworker"),
 		Zones:        c.number("zones", 0),
-		Email:        c.text("email", ""),
-		Budget:       c.number("budget", 100),
-		BootScript:   bootScript,
+		Network: stack.Network{
+			Kind:          c.text("network", ""),
+			VPC:           c.text("vpc", ""),
+			Subnets:       c.list("subnets"),
+			SecurityGroup: c.text("security_group", ""),
+			Endpoints:     c.flag("endpoints", false),
+			RouteTables:   c.list("route_tables"),
+		},
+		Identity: stack.Identity{
+			Boundary: c.text("boundary", ""),
+			Path:     c.text("role_path", ""),
+			Prefix:   c.text("role_prefix", ""),
+		},
+		Keys:       c.keys(),
+		Email:      c.text("email", ""),
+		Budget:     c.number("budget", 100),
+		BootScript: bootScript,
 	}
 	path, err := c.file("config", defaultConfigs)
 	all, _ := node.GetAllContext(nil).(map[string]any)
@@ -76,6 +90,33 @@ func (v *cdkContext) text(name, fallback string) string {
 		return fallback
 	}
 	return fmt.Sprint(x)
+}
+
+// list returns the words of the named value, which commas separate, or nil if it is not
+// given.
+func (v *cdkContext) list(name string) (words []string) {
+	for word := range strings.SplitSeq(v.text(name, ""), ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// keys returns the KMS keys: kms is that of all parts that have none of their own, and
+// "aws" leaves a part to a key of AWS.
+func (v *cdkContext) keys() stack.Keys {
+	all := v.text("kms", "")
+	of := func(part string) string {
+		if key := v.text("kms_"+part, all); key != "aws" {
+			return key
+		}
+		return ""
+	}
+	return stack.Keys{
+		Bucket: of("bucket"), Queues: of("queues"), Table: of("table"), Disks: of("disks"),
+		Secrets: v.text("kms_secrets", ""), Read: v.list("kms_read"),
+	}
 }
 
 // unknownNames returns a problem for each given name that is not known. A

@@ -24,6 +24,7 @@ var fakePrograms = map[string]string{
   'case "$2" in *-model) exit "${NO_MODEL:-0}" ;; esac' \
   '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"${@: -1}" ;;
 *get-secret-value*) echo hf_secret ;;
+*get-login-password*) echo ecr_password ;;
 esac`,
 	"curl": `case "$*" in
 */health*) [ -z "${NEVER_READY:-}" ] ;;
@@ -38,7 +39,11 @@ esac`,
 esac`,
 	"docker": `case "$*" in
 "image inspect"*) [ -n "${HAS_IMAGE:-}" ] ;;
-pull*) [ -z "${NO_REGISTRY:-}" ] || { echo 'toomanyrequests: come later' >&2; exit 1; } ;;
+pull*) [ -z "${NO_REGISTRY:-}" ] || { echo 'toomanyrequests: come later' >&2; exit 1; }
+  [ ! -f "$DOCKER_CONFIG/config.json" ] || {
+    helper=docker-credential-$(sed 's/.*:"\(.*\)"}}/\1/' "$DOCKER_CONFIG/config.json")
+    echo registry | "$helper" get >>"$CALLS"
+  } ;;
 esac`,
 	"systemd-run": ``, "useradd": ``, "sleep": ``,
 }
@@ -328,6 +333,24 @@ func TestImageThatTheMachineHasIsNotFetched(t *testing.T) {
 		"systemctl start --no-block")
 	if strings.Contains(m.calls, "docker pull") {
 		t.Errorf("the image is fetched:\n%s", m.calls)
+	}
+}
+
+// Docker gets the password of a private registry with the machine's role when it fetches
+// the image. A registry of others needs none.
+func TestImageOfAPrivateRegistryIsFetchedWithTheMachinesRole(t *testing.T) {
+	t.Parallel()
+	const registry = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+	m := boot(t, "ROLLOUT_CONFIG="+config+aPool+"engine_image = \""+registry+"/team/vllm:v1\"\n")
+	has(t, "the list of calls", m.calls, "docker pull --quiet "+registry+"/team/vllm:v1",
+		"aws ecr get-login-password --region eu-west-1",
+		`{"ServerURL":"`+registry+`","Username":"AWS","Secret":"ecr_password"}`, "systemctl start --no-block")
+	if got := m.file("etc/rollout/docker/config.json"); got != `{"credHelpers":{"`+registry+`":"rollout"}}`+"\n" {
+		t.Errorf("Docker has the config %s", got)
+	}
+	public := boot(t)
+	if strings.Contains(public.calls, "get-login-password") {
+		t.Errorf("a password is fetched for a public registry:\n%s", public.calls)
 	}
 }
 

@@ -94,3 +94,35 @@ func reservedByS3(bucket string) bool {
 	}
 	return false
 }
+
+// PrivateImage is an image in a private registry of AWS, whose password a machine gets with
+// its role.
+type PrivateImage struct {
+	Registry string // the registry's host name
+	Account  string // of the registry
+	Region   string // of the registry
+	Name     string // of the repository. Example: "team/vllm"
+}
+
+// privateImage matches the address of an image in a registry of AWS. The public gallery,
+// public.ecr.aws, needs no password.
+var privateImage = regexp.MustCompile(
+	`^(([0-9]{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)/([a-z0-9._/-]+)(?:[:@].*)?$`)
+
+// PrivateImage returns where EngineImage is, if it is in a private registry of AWS.
+func (m PoolMachines) PrivateImage() (PrivateImage, bool) {
+	p := privateImage.FindStringSubmatch(m.EngineImage)
+	if p == nil {
+		return PrivateImage{}, false
+	}
+	return PrivateImage{Registry: p[1], Account: p[2], Region: p[3], Name: p[4]}, true
+}
+
+// PasswordCommand returns the command that prints the registry's password on a machine. Its
+// words consist of letters, digits and hyphens.
+func (i PrivateImage) PasswordCommand() string {
+	return "aws ecr get-login-password --region " + i.Region
+}
+
+// PrivateImageUser is the name that goes with the password.
+const PrivateImageUser = "AWS"

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -20,7 +21,7 @@ import (
 	"rollout/infra/aws/stack"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/template.json with the present template")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
 
 // The stack follows AWS's recommendations, or its template says why not.
 func TestSecurityChecksFindNothing(t *testing.T) {
@@ -59,6 +60,56 @@ func TestTemplateMatchesGoldenFile(t *testing.T) {
 			data["UserData"] = "(the script)" // localstack/machine tests the script
 		}
 	}
+	golden(t, "testdata/template.json", made)
+}
+
+// The stand-ins of localstack/aws enforce the rights to KMS keys as well. The golden file has
+// what a stack with keys has in addition: the statements of its roles and policies, and what
+// the keys encrypt.
+func TestRightsToKeysMatchGoldenFile(t *testing.T) {
+	t.Parallel()
+	encrypted := map[string][]string{
+		"AWS::DynamoDB::Table": {"TableName", "SSESpecification"},
+		"AWS::S3::Bucket":      {"BucketName", "BucketEncryption"},
+		"AWS::SQS::Queue":      {"QueueName", "KmsMasterKeyId"},
+	}
+	made, resources := synth(t, settings(t, withKeys)), map[string]any{}
+	for id, r := range made.Resources {
+		properties := map[string]any{}
+		for _, name := range encrypted[r.Type] {
+			properties[name] = r.Properties[name]
+		}
+		switch r.Type {
+		case "AWS::IAM::ManagedPolicy":
+			properties["PolicyDocument"] = toKeys(r.Properties)
+		case "AWS::IAM::Role":
+			var policies []any
+			for _, p := range r.Properties.list("Policies") {
+				policies = append(policies, map[string]any{"PolicyDocument": toKeys(p.(map[string]any))})
+			}
+			properties["Policies"] = policies
+		}
+		if len(properties) > 0 {
+			resources[id] = map[string]any{"Type": r.Type, "Properties": properties}
+		}
+	}
+	golden(t, "testdata/keys.json", map[string]any{"Resources": resources})
+}
+
+// toKeys returns the policy document of a resource with the statements on keys alone.
+func toKeys(policy tree) map[string]any {
+	var kept []any
+	for _, s := range policy.list("PolicyDocument.Statement") {
+		if strings.Contains(flat(s.(map[string]any)["Action"]), "kms:") {
+			kept = append(kept, s)
+		}
+	}
+	return map[string]any{"Statement": kept}
+}
+
+// golden compares a template with a file, or rewrites the file.
+func golden(t *testing.T, file string, made map[string]any) {
+	t.Helper()
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -67,7 +118,6 @@ func TestTemplateMatchesGoldenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := masked.ReplaceAllString(text.String(), "(hash)")
-	const file = "testdata/template.json"
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -78,7 +128,7 @@ func TestTemplateMatchesGoldenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the template changed (-was +is); if that is intended, run go test ./stack -rewrite\n%s", diff)
+		t.Errorf("%s changed (-was +is); if that is intended, run go test ./stack -rewrite\n%s", file, diff)
 	}
 }
 

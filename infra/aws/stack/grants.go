@@ -25,11 +25,13 @@ type grant struct {
 
 // role adds a role that the service assumes.
 func (b *builder) role(id, service, description string, grants []grant) awsiam.Role {
-	document, reasons := policyDocument(grants)
-	role := awsiam.NewRole(b.stack, &id, &awsiam.RoleProps{
+	document, reasons := policyDocument(slices.Concat(grants, b.keyGrants(grants)))
+	props := awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(&service, nil), Description: &description,
 		InlinePolicies: &map[string]awsiam.PolicyDocument{"rollout": document},
-	})
+	}
+	b.identify(id, &props)
+	role := awsiam.NewRole(b.stack, &id, &props)
 	suppress(child(role), reasons...)
 	return role
 }
@@ -37,9 +39,10 @@ func (b *builder) role(id, service, description string, grants []grant) awsiam.R
 // policy adds a managed policy, to be attached to people. Managed policies exist
 // in all regions, so the name ends with the stack's region.
 func (b *builder) policy(id, name, description string, grants []grant) awsiam.ManagedPolicy {
-	document, reasons := policyDocument(grants)
+	document, reasons := policyDocument(slices.Concat(grants, b.keyGrants(grants)))
 	policy := awsiam.NewManagedPolicy(b.stack, &id, &awsiam.ManagedPolicyProps{
-		ManagedPolicyName: jsii.String(b.cloud.Name + "-" + name + "-" + b.cloud.Region),
+		ManagedPolicyName: jsii.String(b.Identity.Prefix + b.cloud.Name + "-" + name + "-" + b.cloud.Region),
+		Path:              optional(b.Identity.Path),
 		Description:       &description,
 		Document:          document,
 	})

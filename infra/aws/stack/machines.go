@@ -40,7 +40,7 @@ const (
 // machines adds the network of the machines, and a group of machines for each
 // pool that answers prompts.
 func (b *builder) machines() {
-	network, securityGroup := b.network()
+	at := b.network()
 	awslogs.NewLogGroup(b.stack, jsii.String("Log-machines"), &awslogs.LogGroupProps{
 		LogGroupName:  jsii.String(b.machineLog()),
 		Retention:     awslogs.RetentionDays_ONE_WEEK,
@@ -48,70 +48,8 @@ func (b *builder) machines() {
 	})
 	program := awss3assets.NewAsset(b.stack, jsii.String("Program"), &awss3assets.AssetProps{Path: &b.WorkerBinary})
 	for _, pool := range b.Deployment.InferPools() {
-		b.machineGroup(pool, network, securityGroup, program)
+		b.machineGroup(pool, at, program)
 	}
-}
-
-// network adds a network of public subnets and the machines' security group.
-// Public subnets are free; a NAT gateway for private ones would cost more than a
-// machine. The security group admits no incoming connection, and outgoing ones
-// only to port 443.
-func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
-	zones := make([]string, cmp.Or(b.Zones, zonesOf(b.cloud.Region)))
-	for i := range zones {
-		zones[i] = *awscdk.Fn_Select(jsii.Number(i), awscdk.Fn_GetAzs(&b.cloud.Region))
-	}
-	vpc := awsec2.NewVpc(b.stack, jsii.String("Network"), &awsec2.VpcProps{
-		AvailabilityZones: jsii.Strings(zones...),
-		NatGateways:       jsii.Number(0),
-		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
-			{
-				Name:                jsii.String("Machines"),
-				SubnetType:          awsec2.SubnetType_PUBLIC,
-				CidrMask:            jsii.Number(22),
-				MapPublicIpOnLaunch: jsii.Bool(true),
-			},
-		},
-		GatewayEndpoints: &map[string]*awsec2.GatewayVpcEndpointOptions{
-			"S3":       {Service: awsec2.GatewayVpcEndpointAwsService_S3()},
-			"DynamoDB": {Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()},
-		},
-		// To restrict the default group, the CDK would add a function of its own.
-		// No machine is in that group.
-		RestrictDefaultSecurityGroup: jsii.Bool(false),
-	})
-	suppress(child(vpc), suppression{
-		"AwsSolutions-VPC7",
-		"A log of every connection would cost more than it tells: nobody can connect to the machines, " +
-			"and what they ask AWS for can be logged there.",
-	})
-	securityGroup := awsec2.NewSecurityGroup(b.stack, jsii.String("Wall"), &awsec2.SecurityGroupProps{
-		Vpc:              vpc,
-		AllowAllOutbound: jsii.Bool(false),
-		Description:      jsii.String("rollout: machines are reached by nobody, and reach others by HTTPS"),
-	})
-	securityGroup.AddEgressRule(
-		awsec2.Peer_AnyIpv4(),
-		awsec2.Port_Tcp(jsii.Number(443)),
-		jsii.String("AWS, images and models"),
-		nil,
-	)
-	return vpc, securityGroup
-}
-
-// zonesOf returns how many availability zones every account has in a region, at least. A
-// stack that asked for one more would fail to deploy. Spot machines are short in a
-// different zone each day, so that a group looks into all of them.
-func zonesOf(region string) int {
-	switch region {
-	case "us-east-1":
-		return 6
-	case "us-west-2", "ap-northeast-2":
-		return 4
-	case "us-west-1":
-		return 2
-	}
-	return 3
 }
 
 // machineGroup adds the group of a pool: spot machines of the types that are cheap and
@@ -119,17 +57,12 @@ func zonesOf(region string) int {
 // empty until there is work. The functions coordinate and reclaim raise its desired
 // capacity, and machines terminate themselves. The template sets no desired capacity,
 // because a new deployment would then terminate working machines.
-func (b *builder) machineGroup(
-	pool config.Pool,
-	network awsec2.Vpc,
-	securityGroup awsec2.SecurityGroup,
-	program awss3assets.Asset,
-) {
+func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.Asset) {
 	fleet, cloud := b.cloud.Fleet, b.cloud
 	machines := b.Deployment.MachinesOf(pool)
 	name := cloud.FleetName(pool.Name)
 	grants := append(
-		append(b.workerGrants(pool.Name), b.readModel(pool)...),
+		join(b.workerGrants(pool.Name), b.readModel(pool), b.readImage(pool), b.readKeys()),
 		grant{
 			id:        "LeaveTheFleet",
 			actions:   []string{"autoscaling:TerminateInstanceInAutoScalingGroup"},
@@ -144,12 +77,13 @@ func (b *builder) machineGroup(
 		},
 	)
 	grants = append(append(grants, b.writeMachineLog()), b.openSessions()...)
-	role := b.role("MachineRole-"+pool.Name, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
+	roleID := "MachineRole-" + pool.Name
+	role := b.role(roleID, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
 		MachineImage:       b.imageOf(machines),
 		Role:               role,
-		SecurityGroup:      securityGroup,
+		SecurityGroup:      at.group,
 		UserData:           awsec2.UserData_Custom(jsii.String(b.userData(pool, *program.S3ObjectUrl()))),
 		HttpTokens:         awsec2.LaunchTemplateHttpTokens_REQUIRED,
 		// The engine's container is one network hop farther away than the worker, so
@@ -159,10 +93,11 @@ func (b *builder) machineGroup(
 		BlockDevices: &[]*awsec2.BlockDevice{
 			{
 				DeviceName: jsii.String(rootDevice),
-				Volume:     awsec2.BlockDeviceVolume_Ebs(jsii.Number(machines.DiskGB), rootVolume(machines)),
+				Volume:     awsec2.BlockDeviceVolume_Ebs(jsii.Number(machines.DiskGB), b.rootVolume(machines)),
 			},
 		},
 	})
+	b.identifyProfile(template, roleID)
 	for _, key := range slices.Sorted(maps.Keys(machines.Tags)) {
 		awscdk.Tags_Of(template).Add(jsii.String(key), jsii.String(machines.Tags[key]), nil)
 	}
@@ -175,7 +110,7 @@ func (b *builder) machineGroup(
 		jsii.String("Fleet-"+pool.Name),
 		&awsautoscaling.AutoScalingGroupProps{
 			AutoScalingGroupName: &name,
-			Vpc:                  network,
+			Vpc:                  at.vpc,
 			MinCapacity:          jsii.Number(0),
 			MaxCapacity:          jsii.Number(fleet.MaxMachines),
 			// A recommendation to rebalance is no interruption: most machines stay, and the
@@ -213,7 +148,7 @@ func (b *builder) imageOf(m config.PoolMachines) awsec2.IMachineImage {
 }
 
 // rootVolume returns the options of the machines' root volume.
-func rootVolume(m config.PoolMachines) *awsec2.EbsDeviceOptions {
+func (b *builder) rootVolume(m config.PoolMachines) *awsec2.EbsDeviceOptions {
 	throughput := m.DiskThroughput
 	if throughput == 0 {
 		throughput = freeThroughput
@@ -226,6 +161,9 @@ func rootVolume(m config.PoolMachines) *awsec2.EbsDeviceOptions {
 		Encrypted:           jsii.Bool(true),
 		DeleteOnTermination: jsii.Bool(true),
 		Throughput:          jsii.Number(throughput),
+	}
+	if b.Keys.Disks != "" {
+		o.KmsKey = b.diskKey()
 	}
 	if iops := throughput * throughputPerIOPS; iops > freeIOPS {
 		o.Iops = jsii.Number(iops)

@@ -62,7 +62,11 @@ func (b *builder) queue(name string, p awssqs.QueueProps) named {
 	if p.RetentionPeriod == nil {
 		p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(queueRetentionDays))
 	}
-	p.Encryption = awssqs.QueueEncryption_SQS_MANAGED
+	if b.Keys.Queues != "" {
+		p.Encryption, p.EncryptionMasterKey = awssqs.QueueEncryption_KMS, b.key("Queue-"+name, b.Keys.Queues)
+	} else {
+		p.Encryption = awssqs.QueueEncryption_SQS_MANAGED
+	}
 	p.EnforceSSL = jsii.Bool(true)
 	return named{awssqs.NewQueue(b.stack, jsii.String("Queue-"+name), &p), name}
 }

@@ -27,8 +27,8 @@ func (s Settings) inRegion() Settings {
 	return s
 }
 
-// Notes says what New leaves out although the settings ask for it, for the person who
-// deploys.
+// Notes says what New leaves out although the settings ask for it, and what will not work,
+// for the person who deploys.
 func (s Settings) Notes() (notes []string) {
 	region, made := s.Deployment.Cloud.Region, s.inRegion()
 	if s.API && !made.API {
@@ -39,5 +39,5 @@ func (s Settings) Notes() (notes []string) {
 		notes = append(notes, "the budget is left out: "+region+" has none in CloudFormation. "+
 			"Make one for the account in the console, or in us-east-1")
 	}
-	return notes
+	return append(notes, s.unreachable()...)
 }

@@ -26,6 +26,9 @@ type Settings struct {
 	WorkerBinary string // path of the worker program for x86_64; needed if Machines
 	BootScript   string // script that a machine runs when it starts; needed if Machines
 	Zones        int    // number of availability zones with machines, 1 to 6; 0 is all
+	Network      Network
+	Identity     Identity
+	Keys         Keys
 	Email        string // address for events, alarms and the budget; "" for none
 	Budget       int    // US dollars a month; 0 for no budget. Left out if the region lacks budgets
 }
@@ -106,6 +109,11 @@ func (s Settings) Check() error {
 		add("the config has no [[pool]] that answers prompts: " +
 			"add one, with the name of a model, or deploy with -c gpu=false")
 	}
+	if s.Machines {
+		problems = append(problems, s.Network.problems()...)
+	}
+	problems = append(problems, s.Identity.problems()...)
+	problems = append(problems, s.Keys.problems(s.Deployment.Cloud.Region)...)
 	if len(problems) == 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -15,6 +16,7 @@ type builder struct {
 	Settings
 	stack awscdk.Stack
 	cloud config.Cloud
+	disks awskms.IKey // see diskKey
 }
 
 // New adds the stack of an installation to the scope. The stack is in the

@@ -27,7 +27,7 @@ func (b *builder) bucket(permission awslambda.CfnPermission, function *string) {
 		return &r
 	}
 	days := func(n float64) awscdk.Duration { return awscdk.Duration_Days(&n) }
-	bucket := awss3.NewBucket(b.stack, jsii.String("Bucket"), &awss3.BucketProps{
+	props := awss3.BucketProps{
 		BucketName:        &b.cloud.S3.Bucket,
 		Versioned:         jsii.Bool(true), // a run reads the version of its input that it began with
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
@@ -51,7 +51,12 @@ func (b *builder) bucket(permission awslambda.CfnPermission, function *string) {
 			}),
 			rule("uploads", "", awss3.LifecycleRule{AbortIncompleteMultipartUploadAfter: days(uploadDays)}),
 		},
-	})
+	}
+	if b.Keys.Bucket != "" {
+		props.Encryption, props.EncryptionKey = awss3.BucketEncryption_KMS, b.key("Bucket", b.Keys.Bucket)
+		props.BucketKeyEnabled = jsii.Bool(true) // far fewer calls of KMS, which cost money
+	}
+	bucket := awss3.NewBucket(b.stack, jsii.String("Bucket"), &props)
 	resource := child(bucket).(awss3.CfnBucket)
 	// S3 sends a test event when the notification is set up: the permission must
 	// exist before.
@@ -95,7 +100,7 @@ func (b *builder) table() {
 	attribute := func(name string) *awsdynamodb.Attribute {
 		return &awsdynamodb.Attribute{Name: &name, Type: awsdynamodb.AttributeType_STRING}
 	}
-	awsdynamodb.NewTable(b.stack, jsii.String("Table"), &awsdynamodb.TableProps{
+	props := awsdynamodb.TableProps{
 		TableName:    &b.cloud.DynamoDB.Table,
 		PartitionKey: attribute("p"),
 		SortKey:      attribute("k"),
@@ -104,7 +109,11 @@ func (b *builder) table() {
 			PointInTimeRecoveryEnabled: jsii.Bool(true),
 		},
 		RemovalPolicy: awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
-	})
+	}
+	if b.Keys.Table != "" {
+		props.Encryption, props.EncryptionKey = awsdynamodb.TableEncryption_CUSTOMER_MANAGED, b.key("Table", b.Keys.Table)
+	}
+	awsdynamodb.NewTable(b.stack, jsii.String("Table"), &props)
 }
 
 func (b *builder) tableArn() string { return b.arn("dynamodb", "table/"+b.cloud.DynamoDB.Table) }

@@ -24,7 +24,11 @@ func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
 	if !ok {
 		return false
 	}
-	for _, r := range c.iamRequests(q) {
+	requests := c.iamRequests(q)
+	for _, r := range requests {
+		requests = append(requests, c.options.Roles.KeyRequests(r)...)
+	}
+	for _, r := range requests {
 		err := policy.Check(r)
 		if err == nil {
 			c.note(q.caller, r.Action)

@@ -15,6 +15,7 @@ const Account = "000000000000"
 type Roles struct {
 	functions, machines map[string]Policy // by the physical name of the function or the group
 	users               map[string]Policy // by the name of the managed policy
+	keys                map[string]string // ARNs, by the service and the name of what they encrypt
 }
 
 // Function returns the policy of the function of the name.
@@ -50,14 +51,22 @@ type resource struct {
 	Properties map[string]any
 }
 
-// ReadTemplate reads the roles from a CloudFormation template in JSON.
-func ReadTemplate(template []byte) (Roles, error) {
+// ReadTemplate reads the roles from a CloudFormation template in JSON. Further ones have more
+// statements for roles and policies of the first, and the keys of its buckets, queues and
+// tables.
+func ReadTemplate(template []byte, more ...[]byte) (Roles, error) {
 	var t struct{ Resources map[string]resource }
 	if err := json.Unmarshal(template, &t); err != nil {
 		return Roles{}, fmt.Errorf("read the template: %w", err)
 	}
-	r := Roles{map[string]Policy{}, map[string]Policy{}, map[string]Policy{}}
+	for _, text := range more {
+		if err := extend(t.Resources, text); err != nil {
+			return Roles{}, err
+		}
+	}
+	r := Roles{map[string]Policy{}, map[string]Policy{}, map[string]Policy{}, map[string]string{}}
 	for id, at := range t.Resources {
+		r.readKey(at)
 		var role, name string
 		target := r.functions
 		switch at.Type {
@@ -90,6 +99,31 @@ func ReadTemplate(template []byte) (Roles, error) {
 		target[name] = policy
 	}
 	return r, nil
+}
+
+// extend adds to the resources what another template has of them.
+func extend(resources map[string]resource, template []byte) error {
+	var t struct{ Resources map[string]resource }
+	if err := json.Unmarshal(template, &t); err != nil {
+		return fmt.Errorf("read the template: %w", err)
+	}
+	for id, more := range t.Resources {
+		at, ok := resources[id]
+		if !ok || at.Type != more.Type {
+			return fmt.Errorf("the first template has no %s of the type %s", id, more.Type)
+		}
+		switch at.Type {
+		case "AWS::IAM::Role":
+			at.Properties["Policies"] = slices.Concat(list(at.Properties["Policies"]), list(more.Properties["Policies"]))
+		case "AWS::IAM::ManagedPolicy":
+			all := slices.Concat(list(dig(at.Properties, "PolicyDocument", "Statement")),
+				list(dig(more.Properties, "PolicyDocument", "Statement")))
+			at.Properties["PolicyDocument"] = map[string]any{"Statement": all}
+		default:
+			maps.Copy(at.Properties, more.Properties)
+		}
+	}
+	return nil
 }
 
 // policies returns the statements of a role's inline policies.
