@@ -73,9 +73,28 @@ type Usage struct {
 	TotalTokens  int64 `json:"total_tokens"`
 }
 
-// announceAfter is how old a batch without a run is when it is announced again: the first
-// event may have been lost with the process that sent it.
-const announceAfter = 5 * time.Second
+// announceAfter is how long after it was announced a batch without a run is announced again,
+// when somebody looks at it: the event may have been lost with the process that sent it.
+const announceAfter = time.Minute
+
+// mayAnnounce reports whether the batch should be announced again now, and notes that it is.
+func (s *Server) mayAnnounce(b record.Batch) bool {
+	now := s.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.announced[b.Run]
+	if b.Created.After(last) {
+		last = b.Created
+	}
+	if now.Sub(last) < announceAfter {
+		return false
+	}
+	if len(s.announced) >= maxRepeated {
+		clear(s.announced) // at worst one is announced too early
+	}
+	s.announced[b.Run] = now
+	return true
+}
 
 // batch returns the batch of a run, or NotFound.
 func (s *Server) batch(ctx context.Context, id identity.RunID) (Batch, error) {
@@ -119,7 +138,12 @@ func (s *Server) batches(ctx context.Context, ids []identity.RunID) (out []Batch
 		if !v.made && v.asked.Run == "" {
 			continue
 		}
-		if !v.made && s.Clock.Now().Sub(v.asked.Created) > announceAfter {
+		if !v.made {
+			if _, err := host.LoadManifest(ctx, s.Docs, id); host.IsExpired(err) {
+				continue
+			}
+		}
+		if !v.made && s.mayAnnounce(v.asked) {
 			if err := s.Send(ctx, host.TaskQueue, events.BatchRequested{Run: string(id)}); err != nil {
 				return nil, err
 			}
@@ -289,34 +313,40 @@ func (s *Server) firstTry(r *http.Request, key, request string) (b record.Batch,
 	if !retries(r) {
 		return b, nil
 	}
-	entries, err := s.Docs.List(ctx, record.CreatedPrefix, "", maxRepeated)
-	if err != nil {
-		return b, err
-	}
-	var keys []string
-	for _, d := range entries {
-		var e record.NamedRun
-		if record.Decode(d.Value, &e, "document "+d.Key) == nil && s.Clock.Now().Sub(e.Created) < repeatedFor {
-			keys = append(keys, record.BatchKey(e.Run))
-		}
-	}
-	if len(keys) == 0 {
-		return b, nil
-	}
-	docs, err := s.Docs.GetMany(ctx, keys)
-	if err != nil {
-		return b, err
-	}
-	for _, d := range docs {
-		var of record.Batch
-		if d.Revision == "" || record.Decode(d.Value, &of, "document "+d.Key) != nil {
-			continue
-		}
+	recent, err := s.recentBatches(ctx, repeatedFor)
+	for _, of := range recent {
 		if of.Request == request {
 			return of, nil
 		}
 	}
-	return b, nil
+	return b, err
+}
+
+// recentBatches returns the batches that were created in that time, the newest first, at most
+// maxRepeated.
+func (s *Server) recentBatches(ctx context.Context, in time.Duration) (out []record.Batch, err error) {
+	entries, err := s.Docs.List(ctx, record.CreatedPrefix, "", maxRepeated)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, d := range entries {
+		var e record.NamedRun
+		if record.Decode(d.Value, &e, "document "+d.Key) == nil && s.Clock.Now().Sub(e.Created) < in {
+			keys = append(keys, record.BatchKey(e.Run))
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	docs, err := s.Docs.GetMany(ctx, keys)
+	for _, d := range docs {
+		var b record.Batch
+		if d.Revision != "" && record.Decode(d.Value, &b, "document "+d.Key) == nil {
+			out = append(out, b)
+		}
+	}
+	return out, err
 }
 
 // knownBatch returns the batch that was created with a key. One that was asked for
@@ -365,14 +395,14 @@ func writeText(h *identity.Hasher, text string) {
 func (s *Server) awaitRun(ctx context.Context, id identity.RunID) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
+	if _, err := s.batch(ctx, id); err != nil { // it is announced again if need be
+		return err
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		_, err := host.LoadManifest(ctx, s.Docs, id)
 		if err == nil || !fault.Is(err, fault.NotFound) || host.IsExpired(err) {
-			return err
-		}
-		if _, err := s.batch(ctx, id); err != nil { // it is announced again if need be
 			return err
 		}
 		select {

@@ -17,7 +17,7 @@
 //	stopped / expired                        cancelled / expired
 //	over_budget, failed, refused             failed
 //
-// Bad lines fail alone: a batch fails as a whole only if its file can't be read or its run
-// can't be made. The source of the API is
+// Bad lines fail alone, unless the batch is strict: any other fails as a whole only if its file
+// can't be read or its run can't be made. The source of the API is
 // https://platform.openai.com/docs/api-reference/batch, and its Python client.
 package openai

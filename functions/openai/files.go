@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -165,13 +167,16 @@ func (s *Server) deleteFile(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, p, ofRun := parseRunFileID(id)
+	run, p, ofRun := parseRunFileID(id)
 	switch {
 	case ofRun && p == partInput:
 		return nil, &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s is the input of a run", id),
 			Remedy: "delete " + f.input.Key + " from the bucket"}
-	case ofRun:
-		err = s.Blobs.Delete(ctx, f.input.Key, "")
+	case ofRun: // a retry takes over what its parent has answered
+		err = s.notRead(ctx, id, func(r status.Status) bool { return r.Parent != nil && r.Parent.Run == run })
+		if err == nil {
+			err = s.Blobs.Delete(ctx, f.input.Key, "")
+		}
 	default:
 		var up record.File
 		if up, err = s.uploaded(ctx, id); err == nil {
@@ -181,17 +186,43 @@ func (s *Server) deleteFile(r *http.Request) (any, error) {
 	return map[string]any{"id": id, "object": "file", "deleted": true}, err
 }
 
-// remove deletes an uploaded file. One that an open run reads is Conflict.
-func (s *Server) remove(ctx context.Context, f record.File) error {
+// notRead returns Conflict if an open run reads the file.
+func (s *Server) notRead(ctx context.Context, id string, reads func(status.Status) bool) error {
 	open, err := s.runs.Open(ctx)
+	for _, r := range open {
+		if !r.Phase.Ended() && reads(r) {
+			return errIsRead(id, r.Run)
+		}
+	}
+	return err
+}
+
+func errIsRead(id string, run identity.RunID) error {
+	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s is read by %s", id, batchID(run)),
+		Remedy: "wait for its end, or cancel it"}
+}
+
+// unmadeFor is how long after its creation the run of a batch may not be made yet.
+const unmadeFor = 24 * time.Hour
+
+// remove deletes an uploaded file. One that an open run reads, or one that is not made yet, is
+// Conflict.
+func (s *Server) remove(ctx context.Context, f record.File) error {
+	recent, err := s.recentBatches(ctx, unmadeFor)
 	if err != nil {
 		return err
 	}
-	for _, r := range open {
-		if !r.Phase.Ended() && len(r.Inputs) == 1 && r.Inputs[0] == f.Input.Key {
-			return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s is read by %s", f.ID, batchID(r.Run)),
-				Remedy: "wait for its end, or cancel it"}
+	for _, b := range recent {
+		if b.Input.Key != f.Input.Key {
+			continue
 		}
+		if _, err := host.LoadManifest(ctx, s.Docs, b.Run); fault.Is(err, fault.NotFound) && !host.IsExpired(err) {
+			return errIsRead(f.ID, b.Run)
+		}
+	}
+	err = s.notRead(ctx, f.ID, func(r status.Status) bool { return len(r.Inputs) == 1 && r.Inputs[0] == f.Input.Key })
+	if err != nil {
+		return err
 	}
 	doc, err := s.Docs.Get(ctx, record.FileKey(f.ID))
 	if err == nil {
@@ -229,13 +260,20 @@ func (s *Server) listFiles(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p := q.Get("purpose"); p != "" && p != f.Purpose || s.hasExpired(f) {
+		if s.hasExpired(f) {
+			if err := s.remove(r.Context(), f); err != nil && !fault.Is(err, fault.Conflict) {
+				return nil, err
+			}
+			continue
+		}
+		if p := q.Get("purpose"); p != "" && p != f.Purpose {
 			continue
 		}
 		if !page.add(fileObject(f)) {
 			break
 		}
 	}
+	page.end()
 	return pageOf(page.files, page.more, func(f FileObject) string { return f.ID }), nil
 }
 
@@ -252,12 +290,12 @@ type filePage struct {
 // add adds the next file. It returns false once the page is complete.
 func (p *filePage) add(f FileObject) bool {
 	if p.oldest {
-		if f.ID == p.after {
+		if p.after != "" && f.ID >= p.after { // ids sort as the list does
 			return false // what follows is older
 		}
-		// The page is the last ones that come: it keeps no more of them.
-		if p.files = append([]FileObject{f}, p.files...); len(p.files) > p.limit {
-			p.files, p.more = p.files[:p.limit], true
+		// The page is the last ones that come: it keeps few more of them.
+		if p.files = append(p.files, f); len(p.files) > 2*p.limit {
+			p.files, p.more = slices.Clone(p.files[len(p.files)-p.limit:]), true
 		}
 		return true
 	}
@@ -271,6 +309,17 @@ func (p *filePage) add(f FileObject) bool {
 	p.passed = true
 	p.files = append(p.files, f)
 	return true
+}
+
+// end completes a page of which the oldest files come first.
+func (p *filePage) end() {
+	if !p.oldest {
+		return
+	}
+	if len(p.files) > p.limit {
+		p.files, p.more = p.files[len(p.files)-p.limit:], true
+	}
+	slices.Reverse(p.files)
 }
 
 // limitOf reads the parameter limit.

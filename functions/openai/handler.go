@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rollout/functions/api"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/listen"
@@ -21,11 +23,15 @@ type Server struct {
 	models []string
 	// patience bounds how long a cancellation waits for the run to be made.
 	patience time.Duration
+
+	mu        sync.Mutex
+	announced map[identity.RunID]time.Time // when batches without a run were announced again
 }
 
 // New returns the server of a deployment, whose runs the API shows and stops.
 func New(p host.Ports, d config.Deployment, runs *api.Service) *Server {
-	s := &Server{Ports: p.WithSource("api"), runs: runs, patience: 10 * time.Second}
+	s := &Server{Ports: p.WithSource("api"), runs: runs, patience: 10 * time.Second,
+		announced: map[identity.RunID]time.Time{}}
 	for _, pool := range d.InferPools() {
 		if pool.Model != "" && !slices.Contains(s.models, pool.Model) {
 			s.models = append(s.models, pool.Model)

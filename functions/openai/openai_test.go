@@ -69,6 +69,8 @@ func TestFilesArePagedInBothOrders(t *testing.T) {
 		{"", true, 2, []string{"file-e", "file-d"}, true},
 		{"file-d", true, 2, []string{"file-c", "file-b"}, true},
 		{"file-b", true, 2, []string{"file-a"}, false},
+		{"file-bb", true, 9, []string{"file-b", "file-a"}, false},
+		{"", true, 1, []string{"file-e"}, true},
 		{"", false, 5, all, false},
 		{"file-e", false, 5, nil, false},
 	} {
@@ -78,6 +80,7 @@ func TestFilesArePagedInBothOrders(t *testing.T) {
 				break
 			}
 		}
+		p.end()
 		var got []string
 		for _, f := range p.files {
 			got = append(got, f.ID)

@@ -17,6 +17,14 @@ import (
 // for its plan. A batch whose file is gone becomes a refused run: its client waits for an end.
 func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
 	id := identity.RunID(e.Run)
+	switch first, err := host.LoadManifest(ctx, s.Docs, id); { // before its file is read again
+	case err == nil:
+		return s.announce(ctx, first)
+	case host.IsExpired(err):
+		return s.passOver(ctx, err)
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
 	var b record.Batch
 	switch _, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b); {
 	case err != nil:
@@ -38,7 +46,7 @@ func (s *Submitter) Batch(ctx context.Context, e events.BatchRequested) error {
 		m.Refused = "the file " + b.File + " was deleted before the batch began"
 	}
 	if b.Strict && m.Refused == "" {
-		switch why, err := s.checkStrict(ctx, b, cfg.Request); {
+		switch why, err := s.checkStrict(ctx, b, cfg); {
 		case s.refuses(err):
 			m.Refused = err.Error()
 		case err != nil:

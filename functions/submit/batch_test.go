@@ -1,6 +1,9 @@
 package submit_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +11,7 @@ import (
 	"rollout/events"
 	"rollout/functions/submit"
 	"rollout/shared/host/hosttest"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
@@ -76,5 +80,24 @@ func TestStrictBatchIsRefusedForItsBadLines(t *testing.T) {
 	d.batch(strings.Repeat("no json\n", 500), strict)
 	if bad := hosttest.Load[record.Batch](t, d.Ports, record.BatchKey(childID)).BadLines; len(bad) != 100 {
 		t.Errorf("%d bad lines are noted", len(bad))
+	}
+}
+
+// A strict batch is read whole before it begins, but no archive may take that for ever.
+func TestStrictBatchUnpacksNoMoreThanItMay(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write(bytes.Repeat([]byte("\n"), 1<<20))
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d := newFixture(t)
+	d.put("prompts/rollout.toml", "schema_version = 1\n[input]\nmax_unpacked = 1000\n")
+	m := d.batch(packed.String(), func(b *record.Batch) {
+		b.Strict, b.Endpoint, b.Input.Packed = true, "/v1/chat/completions", input.Gzip
+	})
+	if !strings.Contains(m.Refused, "too many bytes when it is unpacked") {
+		t.Errorf("the run is refused with %q", m.Refused)
 	}
 }

@@ -1,10 +1,12 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -17,18 +19,24 @@ import (
 	"rollout/shared/text"
 )
 
-// maxBadLines is how many lines of a strict batch are named, and maxBadLine how many bytes
-// say what is wrong with one.
+// Bounds of the check of a strict batch.
 const (
-	maxBadLines = 100
-	maxBadLine  = 300
+	maxBadLines = 100 // that are named
+	maxBadLine  = 300 // bytes that say what is wrong with one
+	maxUnpacked = 1 << 40
+	strictTime  = 10 * time.Minute
 )
 
 // checkStrict reads the whole file of a strict batch, as OpenAI's API does before it begins.
 // It notes the first bad lines in the document of the batch, and returns why the batch is
 // refused; "" if all lines are good.
-func (s *Submitter) checkStrict(ctx context.Context, b record.Batch, r *config.Request) (why string, err error) {
-	bad, err := s.badLines(ctx, b, dialect.NewSettings(r, config.Request{}))
+func (s *Submitter) checkStrict(ctx context.Context, b record.Batch, c config.Run) (why string, err error) {
+	within, cancel := context.WithTimeout(ctx, strictTime)
+	defer cancel()
+	bad, err := s.badLines(within, b, c)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return fmt.Sprintf("its file could not be checked in %s: create the batch without strict", strictTime), nil
+	}
 	if err != nil || len(bad) == 0 {
 		return "", err
 	}
@@ -38,7 +46,10 @@ func (s *Submitter) checkStrict(ctx context.Context, b record.Batch, r *config.R
 			return b, found, nil
 		})
 	more := ""
-	if len(bad) > 1 {
+	switch {
+	case len(bad) == maxBadLines:
+		more = ", and at least 99 further ones"
+	case len(bad) > 1:
 		more = fmt.Sprintf(", and %d further ones", len(bad)-1)
 	}
 	return fmt.Sprintf("line %d is invalid%s: %s (the batch is strict: mend them, or create it without strict)",
@@ -46,8 +57,7 @@ func (s *Submitter) checkStrict(ctx context.Context, b record.Batch, r *config.R
 }
 
 // badLines returns the first lines of the batch's file that can't be asked at its endpoint.
-func (s *Submitter) badLines(ctx context.Context, b record.Batch,
-	settings *dialect.Settings) (bad []record.BadLine, err error) {
+func (s *Submitter) badLines(ctx context.Context, b record.Batch, c config.Run) (bad []record.BadLine, err error) {
 	r, err := input.OpenPinned(ctx, s.Blobs, b.Input.Key, blob.GetOptions{Version: b.Input.Version})
 	if err != nil {
 		return nil, err
@@ -58,7 +68,9 @@ func (s *Submitter) badLines(ctx context.Context, b record.Batch,
 		return nil, err
 	}
 	defer u.Close()
-	parser, lines := dialect.NewParser(dialect.OpenAI), jsonl.NewScanner(u, jsonl.Options{})
+	limited := &limitedReader{u, b.File, cmp.Or(c.Input.MaxUnpacked, maxUnpacked)}
+	parser, lines := dialect.NewParser(dialect.OpenAI), jsonl.NewScanner(limited, jsonl.Options{})
+	settings := dialect.NewSettings(c.Request, config.Request{})
 	for len(bad) < maxBadLines {
 		l, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -78,6 +90,21 @@ func (s *Submitter) badLines(ctx context.Context, b record.Batch,
 		}
 	}
 	return bad, nil
+}
+
+// limitedReader refuses a file that unpacks to more than that many bytes.
+type limitedReader struct {
+	from io.Reader
+	file string
+	left int64
+}
+
+func (r *limitedReader) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, fault.New(fault.Invalid, "%s has too many bytes when it is unpacked (see input.max_unpacked)", r.file)
+	}
+	return n, err
 }
 
 // checkLine returns what is wrong with a line of a strict batch.
