@@ -105,11 +105,9 @@ func (d *download) read(p []byte) (int, error) {
 	if n > 0 || err == nil {
 		return n, nil
 	}
+	err = d.body.broken(err)
 	d.close()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the connection ended early")
-	}
-	return 0, unreachable(d.ctx, err)
+	return 0, err
 }
 
 // open asks for the rest of the file.
@@ -129,19 +127,19 @@ func (d *download) open() error {
 		cancel(nil)
 		return err
 	}
-	if err := d.check(answer); err != nil {
-		_ = answer.Body.Close() // the fault is told
-		cancel(nil)
+	b := &body{ReadCloser: answer.Body, ctx: ctx, cancel: cancel}
+	if err := d.check(answer, b); err != nil {
+		_ = b.Close() // the fault is told
 		return err
 	}
-	d.body = &body{ReadCloser: answer.Body, cancel: cancel}
+	d.body = b
 	return nil
 }
 
 // check refuses an answer that is not the rest of the file. It does not compare ETags, which
 // differ between the servers that hold one file: the digest shows at the end whether a
 // mirror that is out of step sent another file's rest.
-func (d *download) check(answer *http.Response) error {
+func (d *download) check(answer *http.Response, b *body) error {
 	if err := d.from.Hub.status(answer, d.from.Model.Name); err != nil {
 		return err
 	}
@@ -149,9 +147,8 @@ func (d *download) check(answer *http.Response) error {
 		return nil
 	}
 	if answer.StatusCode != http.StatusPartialContent { // the server can't: skip what is here
-		_, err := io.CopyN(io.Discard, answer.Body, d.at)
-		if err != nil {
-			return unreachable(d.ctx, err)
+		if _, err := io.CopyN(io.Discard, b, d.at); err != nil {
+			return b.broken(err)
 		}
 		return nil
 	}
@@ -188,6 +185,7 @@ func (d *download) close() {
 // body is the body of an answer, which a time without any byte ends.
 type body struct {
 	io.ReadCloser
+	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
 }
 
@@ -197,6 +195,14 @@ func (b *body) Read(p []byte) (int, error) {
 	})
 	defer stalled.Stop()
 	return b.ReadCloser.Read(p)
+}
+
+// broken translates the error of a read. Call it before Close, which ends the context.
+func (b *body) broken(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the connection ended early")
+	}
+	return unreachable(b.ctx, err)
 }
 
 func (b *body) Close() error {

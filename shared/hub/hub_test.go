@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollout/shared/fault"
@@ -170,6 +171,54 @@ func TestDownloadFailsAfterBreaksWithoutAByte(t *testing.T) {
 	server.Break, server.Breaks = 0, 1000
 	if _, err := read(t, hub.Hub{URL: server.URL, Retry: soon}, "model.safetensors"); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// stalling is a hub without ranges: the first answer of a file ends after some bytes, and
+// all later ones bring one byte and then no more.
+type stalling struct {
+	list   string
+	begins string // what the first answer brings
+	asked  int
+}
+
+func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := &http.Response{StatusCode: 200, Header: http.Header{}, Request: r}
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		answer.Body = io.NopCloser(strings.NewReader(s.list))
+		return answer, nil
+	}
+	if s.asked++; s.asked == 1 && s.begins != "" {
+		answer.Body = io.NopCloser(strings.NewReader(s.begins))
+		return answer, nil
+	}
+	answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("x"), untilEnd{r.Context()}))
+	return answer, nil
+}
+
+// untilEnd is a body without a byte until its request ends.
+type untilEnd struct{ ctx context.Context }
+
+func (u untilEnd) Read([]byte) (int, error) {
+	<-u.ctx.Done()
+	return 0, u.ctx.Err()
+}
+
+func TestDownloadWithoutAByteForAMinuteSaysSo(t *testing.T) {
+	t.Parallel()
+	for what, begins := range map[string]string{"while it reads": "", "while it skips what it has": "xxxxx"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &stalling{begins: begins, list: `{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a","size":9,` +
+					`"blobId":"0123456789012345678901234567890123456789"}]}`}
+				h := hub.Hub{Client: &http.Client{Transport: s}, Retry: retry.Policy{Tries: 2, Base: time.Second}}
+				_, err := read(t, h, "a")
+				if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no byte came for 1m0s") {
+					t.Errorf("%v", err)
+				}
+			})
+		})
 	}
 }
 
