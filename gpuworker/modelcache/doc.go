@@ -3,7 +3,7 @@
 //
 //	fetch: the bucket has the model ─▶ the server's own cache ─▶ the server finds it there
 //	       it lacks all or a part   ─▶ said; the server fetches the rest from the hub
-//	store: the server is ready, the bucket lacks the model ─▶ verified by the hub ─▶ the bucket
+//	store: the server is ready, the bucket lacks some of it ─▶ verified by the hub ─▶ the bucket
 //
 // A model of the hub lies as Hugging Face's programs keep it, models--ORG--NAME/snapshots/
 // COMMIT, so that a server needs no settings, and fetches what is absent by itself. The

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -128,8 +129,8 @@ func (m Machine) fetchOwn(ctx context.Context, key string) error {
 }
 
 // Store puts the model that the server fetched from the hub into the bucket, unless it is
-// there. Call it when the server is ready: its files are known to work. What prevents it
-// is said, and is no fault of the machine.
+// there and whole. Call it when the server is ready: its files are known to work. What
+// prevents it is said, and is no fault of the machine.
 func (m Machine) Store(ctx context.Context) error {
 	if _, ok := m.ownKey(); ok || m.leftOut() != "" {
 		return nil
@@ -154,7 +155,7 @@ func (m Machine) store(ctx context.Context) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := m.Cache.Find(ctx, m.Pool.Model, commit); !fault.Is(err, fault.NotFound) {
+	if _, err := m.Cache.FindWhole(ctx, m.Pool.Model, commit); !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
 	model, err := m.Hub.Find(ctx, m.Pool.Model, commit)
@@ -171,6 +172,8 @@ func (m Machine) store(ctx context.Context) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
+	// Machines that boot together share the work only if they do not go the same way.
+	rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	began := m.Now()
 	manifest, stored, err := m.Cache.Store(ctx, m.Pool.Model, commit, files, source)
 	if err != nil || stored.Already {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,6 +199,74 @@ func TestBrokenCopyFallsBackToTheHub(t *testing.T) {
 		if _, err := os.Stat(m.dir(".rollout-parts")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: incomplete files take the disk: %v", what, err)
 		}
+	}
+}
+
+func TestMachineStoresTheBlocksThatTheBucketLost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.machine()
+	f.serve(first)
+	first.store(t)
+	all, err := f.blob.List(t.Context(), "models/", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		if isBlock(1000)(i) {
+			err = errors.Join(err, f.blob.Delete(t.Context(), i.Key, ""))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := f.machine()
+	f.serve(second)
+	if said := second.store(t); !strings.Contains(said, "8.0 MiB, of which 1000 B were not there") {
+		t.Errorf("the second machine says %q", said)
+	}
+	third := f.machine()
+	if said := third.fetch(t); !strings.Contains(said, "acme/small came from the bucket") {
+		t.Errorf("the third machine says %q", said)
+	}
+	f.has(third)
+}
+
+// ordered is a bucket that notes which file of a known digest is the first to be stored.
+type ordered struct {
+	blob.Store
+	first *atomic.Pointer[string]
+}
+
+func (o ordered) Put(ctx context.Context, key string, r io.Reader, with blob.PutOptions) (blob.Info, error) {
+	if strings.HasPrefix(key, "models/files/") {
+		o.first.CompareAndSwap(nil, &key)
+	}
+	return o.Store.Put(ctx, key, r, with)
+}
+
+// Machines that boot together would each read and send all of the model if they went
+// through its files in one order. Few files are read at once, so that without a random
+// order one of the very first is the first that is stored.
+func TestMachinesDoNotStoreInOneOrder(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	clear(f.hub.Files)
+	for i := range 60 {
+		f.hub.Files[fmt.Sprintf("part-%02d.json", i)] = fmt.Append(nil, i)
+	}
+	m, firsts := f.machine(), map[string]bool{}
+	f.serve(m)
+	for range 10 {
+		first := &atomic.Pointer[string]{}
+		m.Cache.Blobs = ordered{memory.NewBucket(clock.System{}), first}
+		if said := m.store(t); !strings.Contains(said, "is stored in the bucket") {
+			t.Fatalf("it says %q", said)
+		}
+		firsts[*first.Load()] = true
+	}
+	if len(firsts) < 5 {
+		t.Errorf("ten machines begin with %d files", len(firsts))
 	}
 }
 

@@ -222,6 +222,9 @@ func (f *fetching) get(ctx context.Context, id string, size int64, to io.Writer,
 
 func (f *fetching) copyBlock(ctx context.Context, id string, size int64, to io.Writer, buffer []byte) error {
 	r, info, err := f.Blobs.Get(ctx, contentKey(id), blob.GetOptions{})
+	if fault.Is(err, fault.NotFound) {
+		return &fault.Error{Kind: fault.NotFound, Err: err, Remedy: "cache the model again with `rollout model cache`"}
+	}
 	if err != nil {
 		return err
 	}

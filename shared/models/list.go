@@ -4,7 +4,10 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/blob"
 	"rollout/shared/fault"
@@ -20,6 +23,42 @@ func (c Cache) Find(ctx context.Context, name, commit string) (Manifest, error) 
 		return Manifest{}, fault.New(fault.Invalid, "%.64q is not a commit of a model", commit)
 	}
 	return c.load(ctx, HubKey(name, commit))
+}
+
+// FindWhole is Find, but NotFound as well if the bucket lacks a block of the model. It asks
+// for each block, and reads none.
+func (c Cache) FindWhole(ctx context.Context, name, commit string) (Manifest, error) {
+	m, err := c.Find(ctx, name, commit)
+	if err == nil {
+		err = c.whole(ctx, m)
+	}
+	return m, err
+}
+
+// whole returns NotFound if the bucket lacks a block of the model.
+func (c Cache) whole(ctx context.Context, m Manifest) error {
+	var all, lacks atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchesAtOnce)
+	for _, f := range m.Files {
+		for i, id := range f.Blocks {
+			all.Add(1)
+			group.Go(func() error {
+				there, err := c.has(ctx, id, f.blockSize(i))
+				if err == nil && !there {
+					lacks.Add(1)
+				}
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return fault.Wrap(err, "look for the blocks of %s", m.Name)
+	}
+	if n := lacks.Load(); n > 0 {
+		return fault.New(fault.NotFound, "the bucket lacks %d of the %d blocks of %s", n, all.Load(), m.Name)
+	}
+	return nil
 }
 
 // FindOwn returns the manifest of another model by its key; see IsOwnKey.

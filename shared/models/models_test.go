@@ -215,6 +215,58 @@ func TestBrokenStoreLeavesNothingThatIsBelieved(t *testing.T) {
 	}
 }
 
+// What a copy lost, such as by a removal that met a store, the next store brings.
+func TestStoreBringsTheBlocksThatACopyLost(t *testing.T) {
+	t.Parallel()
+	c, s := newCache(), small()
+	m, _ := store(t, c, commit, s)
+	damage(t, c, m, 1000, nil)
+	if _, err := c.FindWhole(t.Context(), name, commit); !fault.Is(err, fault.NotFound) ||
+		!strings.Contains(err.Error(), "lacks 1 of the 4 blocks") {
+		t.Errorf("a copy that lacks a block: %v", err)
+	}
+	if _, stored := store(t, c, commit, s); stored.New != 1000 || stored.Already {
+		t.Errorf("the copy that lacked a block: %+v", stored)
+	}
+	if _, stored := store(t, c, commit, s); stored.New != 0 || !stored.Already {
+		t.Errorf("the whole copy: %+v", stored)
+	}
+	dir := t.TempDir()
+	if _, err := c.Fetch(t.Context(), m, openRoot(t, dir), "."); err != nil {
+		t.Fatal(err)
+	}
+	same(t, dir, s)
+}
+
+// removing is a bucket from which another program removes the blocks that no manifest
+// lists, just before the manifest of a store comes.
+type removing struct{ blob.Store }
+
+func (r removing) Put(ctx context.Context, key string, b io.Reader, o blob.PutOptions) (blob.Info, error) {
+	if key == models.HubKey(name, commit) {
+		if _, err := (models.Cache{Blobs: r.Store}).Remove(ctx, nil, time.Now().Add(48*time.Hour)); err != nil {
+			return blob.Info{}, err
+		}
+	}
+	return r.Store.Put(ctx, key, b, o)
+}
+
+func TestStoreWhoseBlocksWereRemovedMeanwhileIsRepeated(t *testing.T) {
+	t.Parallel()
+	c, s := newCache(), small()
+	_, _, err := models.Cache{Blobs: removing{c.Blobs}}.Store(t.Context(), name, commit, s.listed(nil), s)
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "removed meanwhile") ||
+		!strings.Contains(fault.RemedyOf(err), "repeat it") {
+		t.Errorf("%v", err)
+	}
+	if m, stored := store(t, c, commit, s); stored.New != m.Size() || stored.Already {
+		t.Errorf("repeated: %+v", stored)
+	}
+	if _, err := c.FindWhole(t.Context(), name, commit); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStoresAtOnceAreHarmless(t *testing.T) {
 	t.Parallel()
 	c, s := newCache(), small()
@@ -301,13 +353,14 @@ func damage(t *testing.T, c models.Cache, m models.Manifest, size int, b []byte)
 func TestFetchNamesNoFileWithDamagedBlocks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name  string
-		bytes []byte
-		want  fault.Kind
+		name   string
+		bytes  []byte
+		want   fault.Kind
+		remedy string
 	}{
-		{"other bytes", noise(9, 1000), fault.Corrupt},
-		{"another size", noise(9, 10), fault.Corrupt},
-		{"absent", nil, fault.NotFound},
+		{"other bytes", noise(9, 1000), fault.Corrupt, "cache it again"},
+		{"another size", noise(9, 10), fault.Corrupt, ""},
+		{"absent", nil, fault.NotFound, "cache the model again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -315,7 +368,8 @@ func TestFetchNamesNoFileWithDamagedBlocks(t *testing.T) {
 			m, _ := store(t, cache, commit, s)
 			damage(t, cache, m, 1000, c.bytes)
 			root := openRoot(t, dir)
-			if _, err := cache.Fetch(t.Context(), m, root, "."); !fault.Is(err, c.want) {
+			_, err := cache.Fetch(t.Context(), m, root, ".")
+			if !fault.Is(err, c.want) || !strings.Contains(fault.RemedyOf(err), c.remedy) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "model-1.safetensors")); !errors.Is(err, os.ErrNotExist) {

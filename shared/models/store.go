@@ -51,13 +51,15 @@ type Source interface {
 // Stored says what a Store did.
 type Stored struct {
 	Key     string // of the manifest
-	Already bool   // the model was there
+	Already bool   // the model was there, whole
 	New     int64  // bytes that the bucket did not have
 }
 
 // Store puts a model into the bucket and returns its manifest. name and revision are as in
 // Manifest. It holds some 100 MiB at most. A store that broke is repeated as a whole, and
-// takes what is there already. Any number of concurrent stores of a model are harmless.
+// takes what is there already; one of a model that lost blocks brings those of the files.
+// Any number of concurrent stores of a model are harmless. It is Unavailable if a Remove
+// deleted blocks meanwhile.
 func (c Cache) Store(
 	ctx context.Context, name, revision string, files []Listed, from Source,
 ) (m Manifest, s Stored, err error) {
@@ -66,7 +68,7 @@ func (c Cache) Store(
 		return m, s, err
 	}
 	if revision != "" {
-		there, err := c.Find(ctx, name, revision)
+		there, err := c.FindWhole(ctx, name, revision)
 		if !fault.Is(err, fault.NotFound) {
 			return there, Stored{Key: HubKey(name, revision), Already: err == nil}, err
 		}
@@ -83,9 +85,18 @@ func (c Cache) Store(
 	}
 	s.Key = key
 	_, err = c.Blobs.Put(ctx, key, bytes.NewReader(text), blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) { // another one stored it meanwhile
-		s.Already = true
+	if fault.Is(err, fault.Conflict) { // it was there, or another one stored it meanwhile
+		s.Already = s.New == 0
 		m, err = c.load(ctx, key)
+	}
+	if err != nil {
+		return m, s, err
+	}
+	// A Remove that began before the manifest was there deletes old blocks that were found.
+	err = c.whole(ctx, m)
+	if fault.Is(err, fault.NotFound) {
+		err = &fault.Error{Kind: fault.Unavailable, Op: "blocks were removed meanwhile", Err: err,
+			Remedy: "repeat it; if it fails again, remove the model with `rollout model rm` and cache it again"}
 	}
 	return m, s, err
 }

@@ -150,6 +150,9 @@ func (e *Env) cacheModel(ctx context.Context, in *installation.Installation, r c
 		err = &fault.Error{Kind: fault.Denied, Err: err,
 			Remedy: "it takes the rights of a person who may submit runs; see the README of infra/" + in.Cloud}
 	}
+	if err == nil {
+		err = lacking(m, manifest)
+	}
 	if err != nil {
 		return cached{}, err
 	}
@@ -165,6 +168,28 @@ func (e *Env) cacheModel(ctx context.Context, in *installation.Installation, r c
 		did.Model = in.Path(stored.Key)
 	}
 	return did, nil
+}
+
+// lacking is a Conflict if the bucket's copy lacks files that the user asked for: a machine
+// stores those of its server alone, and no copy is ever changed.
+func lacking(m modelFiles, there models.Manifest) error {
+	has := make(map[string]bool, len(there.Files))
+	for _, f := range there.Files {
+		has[f.Path] = true
+	}
+	var lacks []string
+	for _, f := range m.files {
+		if !has[f.Path] {
+			lacks = append(lacks, f.Path)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Conflict,
+		Err: fmt.Errorf("the bucket's copy of %s at %.12s has %s and lacks %d of the %d that you ask for, such as %.128q",
+			m.name, m.revision, figures.Of(len(there.Files), "file"), len(lacks), len(m.files), slices.Min(lacks)),
+		Remedy: fmt.Sprintf("remove it with `rollout model rm %s@%.12s` and cache it again", m.name, m.revision)}
 }
 
 // findModel finds the files of the model that the user names.

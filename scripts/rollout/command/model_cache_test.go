@@ -52,6 +52,22 @@ func TestModelOfTheHubIsCachedOnce(t *testing.T) {
 	check(t, f.rollout("model", "list"), 0, "no models\n")
 }
 
+// A machine stores the files of its server alone, and no copy is ever changed.
+func TestCopyThatLacksFilesIsNotTakenForAllOfThem(t *testing.T) {
+	t.Parallel()
+	f, h := newFixture(t), smallHub(t)
+	check(t, f.withHub(h, "", "model", "cache", "acme/small"), 0, "acme/small at 89abcdef0123 is stored: 9 B of 2 files, "+
+		"9 B new to the bucket, in 0s\n")
+	check(t, f.withHub(h, "", "model", "cache", "--all", "acme/small"), 1, "",
+		`acme/small at 89abcdef0123 has 2 files and lacks 2 of the 4 that you ask for, such as ".gitattributes"`,
+		"rollout model rm acme/small@89abcdef0123")
+	check(t, f.rollout("model", "rm", "acme/small@89abcdef0123"), 0, "removed 1 model: 9 B\n")
+	check(t, f.withHub(h, "", "model", "cache", "--all", "acme/small"), 0, "acme/small at 89abcdef0123 is stored: "+
+		"25 B of 4 files, 25 B new to the bucket, in 0s\n")
+	check(t, f.withHub(h, "", "model", "cache", "acme/small"), 0,
+		"acme/small at 89abcdef0123 is in the bucket already: 25 B\n")
+}
+
 func TestModelOfTheHubThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f, h := newFixture(t), smallHub(t)
