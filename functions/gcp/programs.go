@@ -169,6 +169,7 @@ func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 		Notifier:      notifier,
 		KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 		BootPause:     s.Deployment.Cloud.Fleet.BootPause.Std(),
+		LongestBoots:  s.Deployment.LongestBoots(),
 	}
 	return cloudrun.Timer(s.Ports.Log, s.Deployment.Cloud.PubSub.PushAccount, func(ctx context.Context) error {
 		err := reclaim.ScanOnce(ctx, s.Ports, o)

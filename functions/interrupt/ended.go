@@ -3,6 +3,7 @@ package interrupt
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"rollout/shared/cloud"
 	"rollout/shared/core/health"
@@ -19,14 +20,12 @@ const maxEventAge = health.HeartbeatRetention / 2
 
 // preempted drains the workers of a machine that its provider takes back. If they have not
 // answered anything, it records the machine as taken back: the pool then waits before it asks
-// for another one, but its runs are not paused for that.
+// for another one, but its runs are not paused for that. A machine in no pool's fleet, such as
+// one that a user has started, counts for no pool.
 func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) error {
 	seen, err := i.drain(ctx, n)
-	switch {
-	case err != nil || seen.rows > 0 || seen.recorded:
+	if err != nil || seen.rows > 0 || seen.recorded {
 		return err
-	case seen.heartbeats > 0 || seen.booting:
-		return i.recordEnd(ctx, ending{pool: seen.pool, machine: n.Machine, takenBack: n.Reason})
 	}
 	fleet := n.Fleet
 	if fleet == "" {
@@ -50,7 +49,7 @@ func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) erro
 
 // terminated records a failed boot if the machine ended before its workers answered anything,
 // whatever ended it. Otherwise one machine after another would start and fail for as long as
-// a run is open. A machine whose workers have all left in order had no work.
+// a run is open. A machine whose newest worker left in order had no work.
 func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.MachineNotice) error {
 	if n.Machine == "" {
 		return fault.New(fault.Invalid, "the notice names no machine: %+v", n)
@@ -62,7 +61,7 @@ func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.Machi
 	}
 	var seen machineSeen
 	err := i.each(ctx, n.Machine, seen.add)
-	if err != nil || seen.rows > 0 || seen.recorded || seen.heartbeats > 0 && seen.gone == seen.heartbeats {
+	if err != nil || seen.rows > 0 || seen.recorded || seen.left {
 		return err
 	}
 	did := "any worker sent a heartbeat"
@@ -78,31 +77,33 @@ func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.Machi
 
 // machineSeen is what the heartbeats of a machine's workers say of it.
 type machineSeen struct {
-	heartbeats, gone int // of its workers
-	rows             int64
-	pool             string
-	booting          bool // it says how far its boot is
-	recorded         bool // its end is recorded
+	heartbeats int // of its workers
+	rows       int64
+	newest     time.Time // when the newest of its workers started
+	left       bool      // that one has left in order; those that started with it, too
+	recorded   bool      // its end is recorded
 }
 
 func (m *machineSeen) add(b health.Heartbeat) {
-	m.pool = b.Pool
 	switch {
 	case b.FailureReason != "":
 		m.recorded = true
 		return
-	case b.Boot != nil:
-		m.booting = m.booting || b.State == health.Booting
+	case b.Boot != nil: // it says how far its boot is
 		return
 	case b.Worker == b.Instance:
 		m.recorded = true
 		return
 	}
+	left := b.State == health.Gone
+	switch {
+	case m.heartbeats == 0 || b.Started.After(m.newest):
+		m.newest, m.left = b.Started, left
+	case b.Started.Equal(m.newest):
+		m.left = m.left && left
+	}
 	m.heartbeats++
 	m.rows += b.Load.Rows
-	if b.State == health.Gone {
-		m.gone++
-	}
 }
 
 // launchFailed notes why the pool's fleet could not start a machine, for people.

@@ -21,9 +21,12 @@ import (
 // silent is a machine of the pool small that never had a worker.
 const silent = "i-0aaaaaaaaaaaaaaa0"
 
-// fleetOf knows the fleet of two machines.
+// working is a machine of the pool small that tests give workers.
+const working = "i-0ddddddddddddddd0"
+
+// fleetOf knows the fleet of three machines.
 func fleetOf(_ context.Context, machine string) (string, error) {
-	if machine != silent && machine != instance {
+	if machine != silent && machine != instance && machine != working {
 		return "", fault.New(fault.NotFound, "in no fleet")
 	}
 	return "acme-small", nil
@@ -161,7 +164,7 @@ func TestConcurrentNoticesOfOneMachineRecordItOnce(t *testing.T) {
 // A machine has failed to boot as long as it has not answered anything, whatever ended it.
 func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
 	t.Parallel()
-	const machine = "i-0ddddddddddddddd0"
+	const machine = working
 	for name, c := range map[string]struct {
 		states []health.State
 		rows   int64
@@ -171,11 +174,16 @@ func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
 		"its server crashed the machine": {[]health.State{health.Init}, 0,
 			func() cloud.MachineNotice { return terminated(machine, 0) },
 			"failed: it ended before its workers answered anything"},
-		"a worker was ready": {[]health.State{health.Ready, health.Gone}, 0,
+		"a worker was ready": {[]health.State{health.Gone, health.Ready}, 0,
 			func() cloud.MachineNotice { return terminated(machine, 0) },
 			"failed: it ended before its workers answered anything"},
 		"it had no work": {[]health.State{health.Gone, health.Gone}, 0,
 			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
+		"its first worker crashed, and its second had no work": {[]health.State{health.Init, health.Gone}, 0,
+			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
+		"its second worker crashed": {[]health.State{health.Gone, health.Init}, 0,
+			func() cloud.MachineNotice { return terminated(machine, 0) },
+			"failed: it ended before its workers answered anything"},
 		"it worked": {[]health.State{health.Ready, health.Init}, 7,
 			func() cloud.MachineNotice { return terminated(machine, 0) }, ""},
 		"a spot notice while its server loads": {[]health.State{health.Init}, 0,
@@ -190,7 +198,8 @@ func TestMachineThatEndsBeforeItAnsweredIsAFailedBoot(t *testing.T) {
 				for n, state := range c.states {
 					worker := "m" + string(rune('0'+n))
 					hosttest.Save(t, p, record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "small",
-						State: state, Instance: machine, Load: health.Load{Rows: c.rows}})
+						State: state, Instance: machine, Load: health.Load{Rows: c.rows},
+						Started: time.Now().Add(time.Duration(n) * time.Second)})
 				}
 				for range 2 { // events come more than once
 					if err := interrupter(p).Handle(t.Context(), c.notice()); err != nil {
@@ -292,5 +301,34 @@ func TestNoticesOfOtherFleetsAreIgnored(t *testing.T) {
 	_, err := p.Docs.Get(t.Context(), record.FleetKey("small"))
 	if !fault.Is(err, fault.NotFound) || len(failures(t, p)) > 0 {
 		t.Errorf("recorded %v, %v", failures(t, p), err)
+	}
+}
+
+// A machine that a user has started is in no fleet, and a deployment may have none: then
+// nothing waits for its end.
+func TestTakenBackMachineOutsideTheFleetsIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]fault.Kind{"in no fleet": fault.NotFound, "no right to ask": fault.Denied} {
+		for of, b := range map[string]health.Heartbeat{
+			"a worker that has not answered": {Worker: "w1", State: health.Init},
+			"a machine that boots": {Worker: silent, State: health.Booting,
+				Boot: &health.Boot{Stage: health.BootModel}},
+		} {
+			p := hosttest.New()
+			b.Schema, b.Pool, b.Instance = 1, "small", silent
+			hosttest.Save(t, p, record.HeartbeatKey(b.Worker), b)
+			i := interrupterWith(p, func(context.Context, string) (string, error) { return "", fault.New(kind, "no") })
+			if err := i.Handle(t.Context(), preempted(silent, "spot interruption")); err != nil {
+				t.Fatal(err)
+			}
+			for d, err := range document.All(t.Context(), p.Docs, record.HeartbeatPrefix) {
+				if err != nil || strings.Contains(string(d.Value), "spot interruption") {
+					t.Errorf("%s, %s: %v, %s", name, of, err, d.Value)
+				}
+			}
+			if drains := b.State == health.Init; drains != (len(marked(t, p)) == 1) {
+				t.Errorf("%s, %s: %q are to drain", name, of, marked(t, p))
+			}
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package reclaim
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"rollout/events"
 	"rollout/shared/core/health"
 	"rollout/shared/core/scaling"
+	"rollout/shared/document"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
@@ -18,7 +22,7 @@ import (
 func (d fixture) scanBoots() scaling.Boots {
 	d.t.Helper()
 	o := scheduled(func(string, scaling.Demand) {})
-	o.BootPause = time.Minute
+	o.BootPause, o.LongestBoots = time.Minute, map[string]time.Duration{"default": 20 * time.Minute}
 	if err := ScanOnce(d.t.Context(), d.Ports, o); err != nil {
 		d.t.Fatal(err)
 	}
@@ -143,6 +147,61 @@ func TestMachinesThatAreTakenBackPauseNoRun(t *testing.T) {
 		}
 		if b := d.scanBoots(); b.Failures != 4 || d.paused() {
 			t.Errorf("%+v, or the run is paused", b)
+		}
+	})
+}
+
+// A worker processes untrusted prompts, and may write any heartbeat.
+func TestForgedHeartbeatsStopNoPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		now := time.Now()
+		lock := record.FleetKey("default") + "/groups"
+		d.save(lock, map[string]string{"holder": "another"})
+		for i, b := range []health.Heartbeat{
+			{Pool: "default", At: now.AddDate(70, 0, 0)},
+			{Pool: "default", At: now, Started: now.AddDate(70, 0, 0)},
+			{Pool: "default/groups", At: now},
+			{Pool: "a pool", At: now},
+			{Pool: "other", At: now},
+		} {
+			b.Schema, b.Worker, b.State, b.DueAt, b.FailureReason = 1, "f"+string(rune('0'+i)), health.Gone, now, "forged"
+			d.save(record.HeartbeatKey(b.Worker), b)
+		}
+		if b := d.scanBoots(); b != (scaling.Boots{}) {
+			t.Errorf("forged heartbeats count: %+v", b)
+		}
+		docs, err := d.Docs.List(t.Context(), "fleet/", "", 10)
+		if err != nil || len(docs) != 1 || !strings.Contains(string(docs[0].Value), "another") {
+			t.Errorf("the documents of fleets are %s, %v", docs, err)
+		}
+	})
+}
+
+// fleetless is the documents of a deployment that may not write those of fleets.
+type fleetless struct{ document.Store }
+
+func (s fleetless) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if strings.HasPrefix(key, "fleet/") {
+		return "", fault.New(fault.Denied, "no right to write %s", key)
+	}
+	return s.Store.Create(ctx, key, value)
+}
+
+// A report of a machine must not fail each scan for as long as it is kept.
+func TestDeploymentWithoutMachinesCountsNoBoots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now())
+		d.submittedAgo(id, time.Hour)
+		d.failure(1, 0)
+		d.Ports.Docs = fleetless{d.Ports.Docs}
+		if b := d.scanBoots(); b != (scaling.Boots{}) {
+			t.Errorf("it counts %+v", b)
 		}
 	})
 }

@@ -59,23 +59,24 @@ const retryAfter = 2 * time.Minute
 // Reclaimer scans. It allows one scan at a time.
 type Reclaimer struct {
 	host.Ports
-	timings     health.Timings
-	index       *input.Index                 // finds the roles of shards
-	reader      *status.Reader               // of what ended runs came to
-	idle        bool                         // the last scan found no open run
-	unindexed   bool                         // the index of runs is not complete
-	stateless   bool                         // scans once: see ScanOnce
-	last        time.Time                    // of a scan
-	resumedAt   time.Time                    // when a suspend was last detected; zero for never
-	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were last read
-	damaged     map[identity.RunID]bool      // open runs that have ended and can't be entered
-	states      decoded[run.State]
-	beats       decoded[health.Heartbeat]
-	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
-	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
-	bootPause   time.Duration                // after a failed boot of a pool's machine; 0 counts none
-	freer       *Freer                       // optional: see FreeWith
-	notifier    *notify.Notifier             // optional: see NotifyWith
+	timings      health.Timings
+	index        *input.Index                 // finds the roles of shards
+	reader       *status.Reader               // of what ended runs came to
+	idle         bool                         // the last scan found no open run
+	unindexed    bool                         // the index of runs is not complete
+	stateless    bool                         // scans once: see ScanOnce
+	last         time.Time                    // of a scan
+	resumedAt    time.Time                    // when a suspend was last detected; zero for never
+	checkedAt    map[identity.RunID]time.Time // when the dispatched shards of a run were last read
+	damaged      map[identity.RunID]bool      // open runs that have ended and can't be entered
+	states       decoded[run.State]
+	beats        decoded[health.Heartbeat]
+	futureBeats  map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
+	onNeed       func(string, scaling.Demand) // optional: called with the demand of each pool
+	bootPause    time.Duration                // after a failed boot of a pool's machine; 0 counts none
+	longestBoots map[string]time.Duration     // of the pools with machines; boots of other pools don't count
+	freer        *Freer                       // optional: see FreeWith
+	notifier     *notify.Notifier             // optional: see NotifyWith
 }
 
 // New returns a reclaimer.
@@ -114,7 +115,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return errors.Join(failed, ctx.Err())
 		}
 	}
-	failed = errors.Join(failed, r.countBoots(ctx, beats))
+	failed = errors.Join(failed, r.countBoots(ctx, beats, now))
 	others, err := r.pauseFailingPools(ctx, open, beats)
 	failed = errors.Join(failed, err)
 	if r.onNeed != nil {
@@ -142,6 +143,8 @@ type ScheduleOptions struct {
 	Uploads UploadOptions
 	// BootPause is the pause after the first failed boot of a pool's machine; 0 counts none.
 	BootPause time.Duration
+	// LongestBoots is how long a boot may take, by pool. Boots of other pools don't count.
+	LongestBoots map[string]time.Duration
 	// OnNeed is optional. It is called with the demand of the pools of running runs.
 	OnNeed func(pool string, d scaling.Demand)
 	// KeepDocuments is how long after their ends the documents of runs are kept; 0 keeps them.
@@ -163,7 +166,8 @@ type ScheduleOptions struct {
 // empty list.
 func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	r := New(p, o.Timings)
-	r.stateless, r.onNeed, r.notifier, r.bootPause = true, o.OnNeed, o.Notifier, o.BootPause
+	r.stateless, r.onNeed, r.notifier = true, o.OnNeed, o.Notifier
+	r.bootPause, r.longestBoots = o.BootPause, o.LongestBoots
 	full := hourly(p.Clock.Now())
 	err := r.Scan(ctx)
 	if full || r.unindexed {

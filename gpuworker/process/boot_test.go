@@ -82,3 +82,24 @@ func TestReadyMachineLeavesTheWordToItsWorkers(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// A machine that is taken back while it boots gives up, too: that counts as no failure of it.
+func TestMachineThatIsTakenBackReportsNoFailure(t *testing.T) {
+	t.Parallel()
+	p := hosttest.New()
+	m := rented{id: "i-0123456789abcdef0"}
+	taken := health.Heartbeat{Schema: record.Schema, Worker: m.id, Pool: "small", State: health.Gone, Instance: m.id,
+		TakenBack: "spot interruption"}
+	hosttest.Save(t, p, record.HeartbeatKey(m.id), taken)
+	if err := process.ReportUnusable(t.Context(), p, m, "small", "its server ended"); err != nil {
+		t.Fatal(err)
+	}
+	docs, err := p.Docs.List(t.Context(), record.HeartbeatPrefix, "", 10)
+	if err != nil || len(docs) != 1 {
+		t.Fatalf("%d heartbeats, %v", len(docs), err)
+	}
+	b := hosttest.Load[health.Heartbeat](t, p, record.HeartbeatKey(m.id))
+	if b.TakenBack != taken.TakenBack || b.FailureReason != "" {
+		t.Errorf("%+v", b)
+	}
+}

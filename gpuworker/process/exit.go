@@ -114,7 +114,7 @@ func ReportUnusable(ctx context.Context, p host.Ports, m capacity.Source, pool, 
 }
 
 // endBoot puts the report in the place of what its machine said of its boot, and reports
-// whether there was such a thing.
+// whether there was such a thing. That the provider has taken the machine back stands.
 func endBoot(ctx context.Context, p host.Ports, report health.Heartbeat) (booted bool, err error) {
 	if report.Instance == "" {
 		return false, nil
@@ -122,10 +122,11 @@ func endBoot(ctx context.Context, p host.Ports, report health.Heartbeat) (booted
 	report.Worker = report.Instance
 	_, err = host.Update(ctx, p.Docs, record.HeartbeatKey(report.Worker),
 		func(old health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
-			if booted = found && old.Boot != nil; booted {
-				return report, true, nil
+			booted = found && (old.Boot != nil || old.TakenBack != "")
+			if !booted || old.TakenBack != "" { // what its provider ends is no failure of the machine
+				return old, false, nil
 			}
-			return old, false, nil
+			return report, true, nil
 		})
 	return booted, err
 }

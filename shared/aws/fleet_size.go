@@ -37,7 +37,8 @@ const (
 
 // ScaleUp raises the desired size of the pool's group, up to the group's own
 // maximum; see capacity.Fleet. It reads the size before it writes it, because Auto
-// Scaling has no conditional update: concurrent calls may overwrite each other. It resumes
+// Scaling has no conditional update: concurrent calls may overwrite each other. It notes the
+// size before it asks for it, so that Withdraw finds it after a crash in between. It resumes
 // the process Launch if Auto Scaling has suspended it.
 func (f *Fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
 	g, err := f.find(ctx, pool)
@@ -47,13 +48,10 @@ func (f *Fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
 	resumed := f.resumeLaunch(ctx, pool, g)
 	want := min(int32(min(machines, 1<<20)), awssdk.ToInt32(g.MaxSize))
 	desired := awssdk.ToInt32(g.DesiredCapacity)
-	if want > desired {
-		if err := f.setDesired(ctx, pool, want); err != nil {
-			return errors.Join(err, resumed)
-		}
-		desired = want
+	if err := f.see(ctx, pool, int(max(want, desired)), present(g)); err != nil || want <= desired {
+		return errors.Join(resumed, err)
 	}
-	return errors.Join(resumed, f.see(ctx, pool, int(desired), present(g)))
+	return errors.Join(f.setDesired(ctx, pool, want), resumed)
 }
 
 // Withdraw lowers the desired size of the pool's group to the number of its machines; see

@@ -149,3 +149,17 @@ func TestLaunchThatCannotBeResumedIsTold(t *testing.T) {
 		t.Errorf("noted %+v", d)
 	}
 }
+
+// Otherwise a function that ends between the two would leave a group that nothing withdraws.
+func TestSizeIsNotedBeforeItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := &scaling{name: "rollout-p", maximum: 8, denied: "SetDesiredCapacity"}
+	f, _, noted := notingFleet(t, s)
+	if err := f.ScaleUp(t.Context(), "p", 3); !fault.Is(err, fault.Denied) || noted().Desired != 3 {
+		t.Fatalf("%v, noted %+v", err, noted())
+	}
+	s.denied, s.desired = "", 3 // the group got the request, and the function ended
+	if err := f.Withdraw(t.Context(), "p"); err != nil || s.desired != 0 || noted().Desired != 0 {
+		t.Errorf("%v, desired %d, noted %+v", err, s.desired, noted())
+	}
+}

@@ -77,6 +77,15 @@ func (d Deployment) MachinesOf(p Pool) PoolMachines {
 	return m
 }
 
+// LongestBoots returns how long a machine of each pool that answers prompts may take to boot.
+func (d Deployment) LongestBoots() map[string]time.Duration {
+	longest := map[string]time.Duration{}
+	for _, p := range d.InferPools() {
+		longest[p.Name] = d.MachinesOf(p).BootDeadline.Std()
+	}
+	return longest
+}
+
 // InstanceTypesOf returns the types of the pool's machines: its own, or those of the fleet.
 func (d Deployment) InstanceTypesOf(pool string) []string {
 	return d.MachinesOf(d.Pool(pool)).InstanceTypes

@@ -22,6 +22,7 @@ func main() {
 		notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, s.EventBus())
 		o := reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health), OnNeed: machines.Record, Notifier: notifier,
 			BootPause:     s.Deployment.Cloud.Fleet.BootPause.Std(),
+			LongestBoots:  s.Deployment.LongestBoots(),
 			KeepDocuments: s.Deployment.Storage.KeepDocuments.Std(),
 			Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true,
 				CheckOwner: ownership.OfCloud(s).Check}}

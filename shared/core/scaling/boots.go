@@ -8,8 +8,9 @@ import "time"
 //
 //	        a boot failed                     a boot failed after the pause
 //	steady ───────────────▶ paused ─▶ trying ───────────────────────────────▶ paused
-//	  ▲                      1, 2, 4 … 15 × first pause, at most 15 min         │
-//	  └──── a worker that started after the failure answered, or an hour ───────┘
+//	  ▲                      1, 2, 4, 8 … × the first pause, at most 15 min     │
+//	  ├──── a worker that started after the failure answered ───────────────────┤
+//	  └──── none failed for an hour more than a boot may take ──────────────────┘
 //
 // The zero value is that of a pool whose machines never failed.
 type Boots struct {
@@ -22,8 +23,9 @@ type Boots struct {
 // Failed returns the boots after one more failure, and whether that changes them. Failures must
 // come in the order of their times: one that is not newer than the last was counted before. The
 // failures of machines that booted side by side count once, as the later ones fall into the
-// pause. first is the pause after the first failure.
-func (b Boots) Failed(at time.Time, reason string, first time.Duration) (Boots, bool) {
+// pause. first is the pause after the first failure, and longest how long a boot may take: the
+// next failure comes that much later than the pause.
+func (b Boots) Failed(at time.Time, reason string, first, longest time.Duration) (Boots, bool) {
 	if !at.After(b.FailedAt) {
 		return b, false
 	}
@@ -31,7 +33,7 @@ func (b Boots) Failed(at time.Time, reason string, first time.Duration) (Boots, 
 	if at.Before(b.RetryAt) {
 		return b, true
 	}
-	if at.Sub(b.RetryAt) > forgetAfter {
+	if at.Sub(b.RetryAt) > longest+forgetAfter {
 		b.Failures = 0
 	}
 	b.Failures++
@@ -52,5 +54,11 @@ func (b Boots) Answered(started time.Time) (Boots, bool) {
 // and decide what happens next.
 func (b Boots) Forgiven() Boots { return Boots{FailedAt: b.FailedAt} }
 
-// Waits reports whether no machine may be asked for now.
-func (b Boots) Waits(now time.Time) bool { return now.Before(b.RetryAt) }
+// maxAhead bounds how far the clock of a machine that reports a failure may be ahead.
+const maxAhead = time.Minute
+
+// Waits reports whether no machine may be asked for now. A pause that ends later than any can
+// is a wrong time, and stops no pool.
+func (b Boots) Waits(now time.Time) bool {
+	return now.Before(b.RetryAt) && b.RetryAt.Sub(now) <= maxPause+maxAhead
+}

@@ -32,7 +32,7 @@ func TestPausesBetweenBootsGrow(t *testing.T) {
 		if step.answered > 0 {
 			b, _ = b.Answered(minutes(step.answered))
 		} else {
-			b, _ = b.Failed(minutes(step.minute), "it broke", time.Minute)
+			b, _ = b.Failed(minutes(step.minute), "it broke", time.Minute, 0)
 		}
 		want := minutes(step.retry)
 		if step.retry < 0 {
@@ -48,7 +48,36 @@ func TestPausesBetweenBootsGrow(t *testing.T) {
 	if b = b.Forgiven(); b.Failures != 0 || b.Waits(minutes(231)) {
 		t.Errorf("forgiven: %+v", b)
 	}
-	if _, again := b.Failed(minutes(230), "it broke", time.Minute); again {
+	if _, again := b.Failed(minutes(230), "it broke", time.Minute, 0); again {
 		t.Error("a report is counted again after it was forgiven")
+	}
+}
+
+// Otherwise the pauses of machines that load a large model for an hour would never grow.
+func TestPausesBetweenLongBootsGrow(t *testing.T) {
+	t.Parallel()
+	var b Boots
+	at := start
+	for n := 1; n <= 5; n++ {
+		at = at.Add(90 * time.Minute)
+		b, _ = b.Failed(at, "it broke", time.Minute, 90*time.Minute)
+		if b.Failures != n {
+			t.Fatalf("after %d boots of 90 minutes, %d failures are counted", n, b.Failures)
+		}
+		at = b.RetryAt
+	}
+	if b, _ = b.Failed(at.Add(151*time.Minute), "it broke", time.Minute, 90*time.Minute); b.Failures != 1 {
+		t.Errorf("after a long time without a failure, %d are counted", b.Failures)
+	}
+}
+
+func TestPauseFromAWrongClockStopsNoPool(t *testing.T) {
+	t.Parallel()
+	b, _ := Boots{}.Failed(start.AddDate(70, 0, 0), "it broke", time.Minute, 0)
+	if b.Waits(start) {
+		t.Errorf("it waits until %s", b.RetryAt)
+	}
+	if b.RetryAt = start.Add(maxPause); !b.Waits(start) {
+		t.Error("the longest pause is none")
 	}
 }
