@@ -67,6 +67,19 @@ func TestDoctorLooksAtTheAccount(t *testing.T) {
 			want: "small: 8 vCPUs of L-3819A6DF, room for 2 of 8 machines (for all: run aws service-quotas"},
 		"two pools of one quota": {pools: one + "[[pool]]\nname = 'other'\nmodel = 'n'\n", check: "gpu_quota",
 			remedy: "--desired-value 64", want: "pool small", change: func(a *fakeaws.Account) { a.Quotas["L-3819A6DF"] = 0 }},
+		"a quota with room for one of two pools": {pools: one + "[[pool]]\nname = 'other'\nmodel = 'n'\n",
+			check: "gpu_quota", want: "pool other: " +
+				"the quota \"All G and VT Spot Instance Requests\" (L-3819A6DF) has 4 vCPUs in us-east-1, of " +
+				"which other pools take at least 4, and its smallest machine, g6.xlarge, needs 4",
+			remedy: "--desired-value 64", change: func(a *fakeaws.Account) { a.Quotas["L-3819A6DF"] = 4 }},
+		"a quota that two pools share": {pools: one + "[[pool]]\nname = 'other'\nmodel = 'n'\n", check: "gpu_quota",
+			want:   "; other: 12 vCPUs of L-3819A6DF, of which other pools take at least 4, room for 2 of 8 machines",
+			change: func(a *fakeaws.Account) { a.Quotas["L-3819A6DF"] = 12 }},
+		"a quota that can't be seen, before one without room": {pools: one + "[[pool]]\nname = 'list'\nmodel = 'n'\n" +
+			"provisioning = 'standard'\n", check: "gpu_quota", want: "pool list: the quota",
+			change: func(a *fakeaws.Account) { delete(a.Quotas, "L-3819A6DF"); a.Quotas["L-DB2E81BA"] = 0 }},
+		"a quota that can't be seen, beside one without room": {pools: big, check: "gpu_quota", want: "unseen: Service",
+			change: func(a *fakeaws.Account) { delete(a.Quotas, "L-C4BD4855"); a.Quotas["L-7212CCBC"] = 0 }},
 		"no quota of large machines": {pools: big, check: "gpu_quota", want: `"All P4, P3 and P2 Spot Instance Requests"`,
 			remedy: "L-7212CCBC --desired-value 768"},
 		"a quota of one of two kinds": {pools: big, check: "gpu_quota", want: "big: 192 vCPUs of L-C4BD4855, room for 1 of 8",
@@ -97,6 +110,15 @@ func TestDoctorLooksAtTheAccount(t *testing.T) {
 		"an image of one's own": {pools: own, check: "machine_image", want: "ami-0aaaaaaaaaaaaaaaa",
 			change: func(a *fakeaws.Account) { a.Images = []string{"ami-0aaaaaaaaaaaaaaaa"} }},
 		"an image of another region": {pools: own, check: "machine_image", want: "has no machine image ami-0aaaa"},
+		"an image that is not ready": {pools: own, check: "machine_image", remedy: "wait until it is",
+			want: `the machine image ami-0aaaaaaaaaaaaaaaa is not available: it is "pending"`,
+			change: func(a *fakeaws.Account) {
+				a.Images, a.ImageState = []string{"ami-0aaaaaaaaaaaaaaaa"}, "pending"
+			}},
+		"an image that can't be seen, before one that is absent": {check: "machine_image",
+			pools:  one + "[[pool]]\nname = 'own'\nmodel = 'n'\nami = 'ami-0aaaaaaaaaaaaaaaa'\n",
+			want:   "has no machine image ami-0aaaa",
+			change: func(a *fakeaws.Account) { a.Silent = []string{"ssm"} }},
 		"a parameter with something else": {pools: mine, check: "machine_image", remedy: "set it to an id",
 			want:   `the parameter /acme/gpu has no id of a machine image: "hello"`,
 			change: func(a *fakeaws.Account) { a.Parameters["/acme/gpu"] = "hello" }},
@@ -106,6 +128,12 @@ func TestDoctorLooksAtTheAccount(t *testing.T) {
 			remedy: "aws autoscaling resume-processes --auto-scaling-group-name rollout-small --scaling-processes Launch " +
 				"--region us-east-1",
 			groups: func(g *fakeaws.Groups) { makeGroup(g, "small"); g.SuspendLaunch("rollout-small", "User suspended") }},
+		"a group that Auto Scaling suspended": {check: "launches", want: "1 group; Auto Scaling has suspended rollout-" +
+			"small (administrative suspension): it launches again with the next work",
+			groups: func(g *fakeaws.Groups) {
+				makeGroup(g, "small")
+				g.SuspendLaunch("rollout-small", "administrative suspension")
+			}},
 		"a pool that was not deployed": {pools: two, check: "launches", want: "the pool list has no group rollout-list",
 			remedy: "deploy the stack again", groups: func(g *fakeaws.Groups) { makeGroup(g, "small") }},
 		"a stack without machines": {check: "launches", want: "unseen: there is no group of machines",

@@ -109,7 +109,7 @@ func (a account) machineImages(ctx context.Context) (string, error) {
 	if len(images) == 0 {
 		return "no pool has machines", nil
 	}
-	var found []string
+	var looks cloud.Looks
 	for _, name := range images {
 		look := a.imageParameter
 		if strings.HasPrefix(name, "ami-") {
@@ -121,12 +121,11 @@ func (a account) machineImages(ctx context.Context) (string, error) {
 				Err:    fault.New(fault.NotFound, "the region %s has no machine image %s", a.at.Cloud.Region, name),
 				Remedy: "name one of this region as ami of [[pool]]: an image, or a parameter of Systems Manager with its id"}
 		}
-		if err != nil {
+		if err := looks.Add(id, err); err != nil {
 			return "", err
 		}
-		found = append(found, id)
 	}
-	return strings.Join(found, ", "), nil
+	return looks.Result(", ")
 }
 
 // imageParameter reads the id of an image from a parameter of Systems Manager.
@@ -146,6 +145,9 @@ func (a account) imageParameter(ctx context.Context, name string) (string, error
 	return out.Parameter.Value, nil
 }
 
+// imageReady is the state of an image of which machines can start.
+const imageReady = "available"
+
 // image asks for an image by its id.
 func (a account) image(ctx context.Context, id string) (string, error) {
 	var out struct {
@@ -161,11 +163,17 @@ func (a account) image(ctx context.Context, id string) (string, error) {
 	if len(out.Items) == 0 {
 		return "", fault.New(fault.NotFound, "no image %s", id)
 	}
+	if state := out.Items[0].State; state != imageReady {
+		return "", &fault.Error{Kind: fault.Invalid,
+			Err:    fault.New(fault.Invalid, "the machine image %s is not %s: it is %.64q", id, imageReady, state),
+			Remedy: "wait until it is, or name another as ami of [[pool]]"}
+	}
 	return out.Items[0].ID, nil
 }
 
-// launches checks that no group of machines has stopped to launch any: Auto Scaling itself
-// suspends a group whose launches failed for a day, and says so nowhere else.
+// launches checks that no user has stopped a group of machines from launching any. Auto
+// Scaling itself suspends a group whose launches failed for a day, and says so nowhere else:
+// ScaleUp resumes it, so that is only told.
 func (a account) launches(ctx context.Context) (string, error) {
 	pools := map[string]config.Pool{}
 	var names []string
@@ -184,6 +192,7 @@ func (a account) launches(ctx context.Context) (string, error) {
 	if len(groups) == 0 {
 		return "", &cloud.Unseen{Reason: "there is no group of machines: none was deployed yet, or with -c gpu=false"}
 	}
+	found := []string{figures.Of(len(groups), "group")}
 	var problems, remedies []string
 	for _, name := range names {
 		group, ok := groups[name]
@@ -196,8 +205,13 @@ func (a account) launches(ctx context.Context) (string, error) {
 			if awssdk.ToString(s.ProcessName) != "Launch" {
 				continue
 			}
-			problems = append(problems, fmt.Sprintf("the group %s launches no machine: %s", name,
-				awssdk.ToString(s.SuspensionReason)))
+			reason := awssdk.ToString(s.SuspensionReason)
+			if !strings.HasPrefix(reason, byUser) {
+				found = append(found, fmt.Sprintf("Auto Scaling has suspended %s (%s): it launches again with the next work",
+					name, reason))
+				continue
+			}
+			problems = append(problems, fmt.Sprintf("the group %s launches no machine: %s", name, reason))
 			remedies = append(remedies, fmt.Sprintf("correct the cause, then run aws autoscaling resume-processes "+
 				"--auto-scaling-group-name %s --scaling-processes Launch --region %s", name, a.at.Cloud.Region))
 		}
@@ -207,7 +221,7 @@ func (a account) launches(ctx context.Context) (string, error) {
 			Err:    fault.New(fault.Unavailable, "%s", strings.Join(problems, "; ")),
 			Remedy: strings.Join(slices.Compact(remedies), "; ")}
 	}
-	return figures.Of(len(groups), "group"), nil
+	return strings.Join(found, "; "), nil
 }
 
 // groupsAtOnce is how many groups Auto Scaling describes at once.

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -120,56 +121,92 @@ func (a account) demandsOf(p config.Pool) (ways [][]demand) {
 	return ways
 }
 
-// quotas checks that the quotas let the machines of each pool start. A quota that has room
-// for some of a pool's machines is enough to begin; what to ask for is then only said.
+// quotas checks that the quotas let the machines of each pool start, while each of the others
+// has one. A quota that has room for some of a pool's machines is enough to begin; what to ask
+// for is then only said.
 func (a account) quotas(ctx context.Context) (string, error) {
-	limits := map[vcpuQuota]int{}
+	if len(a.pools()) == 0 {
+		return "no pool has machines", nil
+	}
+	var judged [][]demand
+	unjudged := false
 	asked := map[vcpuQuota]int{} // of all pools together, by their cheapest alternatives
-	var all []demand
-	unjudged := 0
 	for _, p := range a.pools() {
 		for _, way := range a.demandsOf(p) {
 			if len(way) == 0 {
-				unjudged++
+				unjudged = true
 				continue
 			}
+			judged = append(judged, way)
 			asked[way[0].quota] += way[0].vcpus()
-			most := way[0] // the alternative with room for most machines
-			for _, d := range way {
-				limit, err := a.quota(ctx, d.quota, limits)
-				if err != nil {
-					return "", err
-				}
-				if limit/vcpusOf(d.smallest) > limits[most.quota]/vcpusOf(most.smallest) {
-					most = d
-				}
-			}
-			all = append(all, most)
 		}
 	}
-	var found []string
-	for _, d := range all {
-		limit, each := limits[d.quota], vcpusOf(d.smallest)
-		switch room := limit / each; {
-		case room == 0:
-			return "", &fault.Error{Kind: fault.Exhausted,
-				Err: fault.New(fault.Exhausted, "pool %s: the quota %q (%s) has %s in %s, and its smallest machine, %s, needs %d",
-					d.pool, d.quota.name, d.quota.code, figures.Of(limit, "vCPU"), a.at.Cloud.Region, d.smallest, each),
-				Remedy: a.more(d.quota, asked[d.quota]) + ", and wait hours or days"}
-		case room < d.machines:
-			found = append(found, fmt.Sprintf("%s: %s of %s, room for %d of %d machines (for all: %s)", d.pool,
-				figures.Of(limit, "vCPU"), d.quota.code, room, d.machines, a.more(d.quota, max(asked[d.quota], d.vcpus()))))
-		default:
-			found = append(found, fmt.Sprintf("%s: %s of %s", d.pool, figures.Of(limit, "vCPU"), d.quota.code))
+	rooms := quotaRooms{limits: map[vcpuQuota]int{}, taken: map[vcpuQuota]int{}}
+	var looks cloud.Looks
+	for _, way := range judged {
+		d, err := a.roomiest(ctx, way, rooms)
+		found := ""
+		if err == nil {
+			found, err = a.judge(d, asked, rooms)
+		}
+		if err := looks.Add(found, err); err != nil {
+			return "", err
 		}
 	}
-	switch {
-	case len(a.pools()) == 0:
-		return "no pool has machines", nil
-	case unjudged > 0:
-		found = append(found, "the quotas of some instance types are not known here")
+	if unjudged {
+		_ = looks.Add("the quotas of some instance types are not known here", nil) // it adds no error
 	}
-	return strings.Join(found, "; "), nil
+	return looks.Result("; ")
+}
+
+// quotaRooms are limits of quotas, and what the pools that were judged before take of them at
+// least: one machine each.
+type quotaRooms struct{ limits, taken map[vcpuQuota]int }
+
+// machines returns how many machines of the demand have room.
+func (r quotaRooms) machines(d demand) int {
+	return max(0, r.limits[d.quota]-r.taken[d.quota]) / vcpusOf(d.smallest)
+}
+
+// roomiest returns the alternative with room for most machines. If an alternative can't be
+// seen and the others have no room, it is Unseen.
+func (a account) roomiest(ctx context.Context, way []demand, rooms quotaRooms) (most demand, err error) {
+	var unseen *cloud.Unseen
+	for _, d := range way {
+		_, err := a.quota(ctx, d.quota, rooms.limits)
+		switch {
+		case errors.As(err, &unseen):
+		case err != nil:
+			return demand{}, err
+		case most.pool == "" || rooms.machines(d) > rooms.machines(most):
+			most = d
+		}
+	}
+	if unseen != nil && (most.pool == "" || rooms.machines(most) == 0) {
+		return demand{}, unseen
+	}
+	return most, nil
+}
+
+// judge returns how much of a demand its quota has room for, and takes that of one machine.
+func (a account) judge(d demand, asked map[vcpuQuota]int, rooms quotaRooms) (string, error) {
+	limit, others, each, room := rooms.limits[d.quota], "", vcpusOf(d.smallest), rooms.machines(d)
+	if taken := rooms.taken[d.quota]; taken > 0 {
+		others = fmt.Sprintf(", of which other pools take at least %d", taken)
+	}
+	if room == 0 {
+		return "", &fault.Error{Kind: fault.Exhausted,
+			Err: fault.New(fault.Exhausted, "pool %s: the quota %q (%s) has %s in %s%s, and its smallest machine, %s, needs %d",
+				d.pool, d.quota.name, d.quota.code, figures.Of(limit, "vCPU"), a.at.Cloud.Region, others, d.smallest, each),
+			Remedy: a.more(d.quota, asked[d.quota]) + ", and wait hours or days"}
+	}
+	rooms.taken[d.quota] += each
+	found := fmt.Sprintf("%s: %s of %s%s", d.pool, figures.Of(limit, "vCPU"), d.quota.code, others)
+	if room < d.machines {
+		found += fmt.Sprintf(", room for %d of %d machines (for all: %s)", room, d.machines,
+			a.more(d.quota, max(asked[d.quota], d.vcpus())))
+	}
+	return found, nil
 }
 
 // more returns the command that asks for a larger quota.

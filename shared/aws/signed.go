@@ -52,13 +52,14 @@ type remote struct {
 	name    string // also the first part of the address. Example: "ec2"
 	target  string // precedes the operation in services that speak JSON. Example: "AmazonSSM"
 	version string // of services that take forms. Example: "2016-11-15"
+	id      string // in the SDK's variables. Example: "SERVICE_QUOTAS"
 }
 
 var (
-	computeService = remote{name: "ec2", version: "2016-11-15"}
-	quotaService   = remote{name: "servicequotas", target: "ServiceQuotasV20190624"}
-	systemsManager = remote{name: "ssm", target: "AmazonSSM"}
-	eventBridge    = remote{name: "events", target: "AWSEvents"}
+	computeService = remote{name: "ec2", version: "2016-11-15", id: "EC2"}
+	quotaService   = remote{name: "servicequotas", target: "ServiceQuotasV20190624", id: "SERVICE_QUOTAS"}
+	systemsManager = remote{name: "ssm", target: "AmazonSSM", id: "SSM"}
+	eventBridge    = remote{name: "events", target: "AWSEvents", id: "EVENTBRIDGE"}
 )
 
 // json performs an operation of a service that speaks JSON.
@@ -91,7 +92,7 @@ func (s signed) form(ctx context.Context, of remote, operation string, in url.Va
 func (s signed) send(ctx context.Context, of remote, operation string, header http.Header, body []byte) (
 	answer []byte, err error,
 ) {
-	at, err := s.endpoint(ctx, of.name)
+	at, err := s.endpoint(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +168,15 @@ func problemOf(answer *http.Response, body []byte) error {
 
 // endpoint returns the address of a service: that of the SDK's variables, or the service's
 // own in the region. Partitions have domains of their own, which the SDK knows.
-func (s signed) endpoint(ctx context.Context, service string) (string, error) {
-	own := "AWS_ENDPOINT_URL_" + strings.ToUpper(service)
-	if at := cmp.Or(os.Getenv(own), awssdk.ToString(s.sdk.BaseEndpoint)); at != "" {
+func (s signed) endpoint(ctx context.Context, of remote) (string, error) {
+	if at := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_"+of.id), awssdk.ToString(s.sdk.BaseEndpoint)); at != "" {
 		return strings.TrimSuffix(at, "/") + "/", nil
 	}
 	resolver := autoscaling.NewDefaultEndpointResolverV2()
 	e, err := resolver.ResolveEndpoint(ctx, autoscaling.EndpointParameters{Region: &s.sdk.Region})
 	if err != nil {
-		return "", fault.WithKind(fault.Invalid, err, "find the endpoint of %s in %s", service, s.sdk.Region)
+		return "", fault.WithKind(fault.Invalid, err, "find the endpoint of %s in %s", of.name, s.sdk.Region)
 	}
 	_, domain, _ := strings.Cut(e.URI.Host, ".")
-	return fmt.Sprintf("https://%s.%s/", service, domain), nil
+	return fmt.Sprintf("https://%s.%s/", of.name, domain), nil
 }

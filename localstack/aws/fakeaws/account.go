@@ -1,6 +1,7 @@
 package fakeaws
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -27,6 +28,8 @@ type Account struct {
 	Parameters map[string]string
 	// Images are the ids of machine images.
 	Images []string
+	// ImageState is that of all images; default: available.
+	ImageState string
 	// Notifications are those of the bucket, which also tells EventBridge if that is set.
 	Notifications []Notification
 	EventBridge   bool
@@ -151,8 +154,8 @@ func (c *Cloud) serveEC2(w http.ResponseWriter, q *request) {
 			refuseEC2(w, http.StatusBadRequest, "InvalidAMIID.NotFound", "The image id '["+id+"]' does not exist")
 			return
 		}
-		_, _ = fmt.Fprintf(w, `<DescribeImagesResponse><imagesSet><item><imageId>%s</imageId><imageState>available`+
-			`</imageState></item></imagesSet></DescribeImagesResponse>`, id)
+		_, _ = fmt.Fprintf(w, `<DescribeImagesResponse><imagesSet><item><imageId>%s</imageId><imageState>%s`+
+			`</imageState></item></imagesSet></DescribeImagesResponse>`, id, cmp.Or(c.account.ImageState, "available"))
 	default:
 		refuseEC2(w, http.StatusBadRequest, "InvalidAction", "The action "+q.operation+" is not valid")
 	}

@@ -41,19 +41,18 @@ type hub struct {
 }
 
 func (h hub) check(ctx context.Context) (string, error) {
-	var found, asked []string
+	var looks cloud.Looks
+	var asked []string
 	for _, p := range h.at.InferPools() {
 		if !poolcheck.OfHub(p) || slices.Contains(asked, p.Model+p.Revision) {
 			continue
 		}
 		asked = append(asked, p.Model+p.Revision)
-		text, err := h.model(ctx, p)
-		if err != nil {
+		if err := looks.Add(h.model(ctx, p)); err != nil {
 			return "", err
 		}
-		found = append(found, text)
 	}
-	return strings.Join(found, "; "), nil
+	return looks.Result("; ")
 }
 
 // model asks for the config of a pool's model, first without a token: for an open model

@@ -44,13 +44,13 @@ type registries struct {
 }
 
 func (g registries) check(ctx context.Context) (string, error) {
-	images := imagesOf(g.at)
-	for _, image := range images {
-		if err := g.image(ctx, image); err != nil {
+	var looks cloud.Looks
+	for _, image := range imagesOf(g.at) {
+		if err := looks.Add(image, g.image(ctx, image)); err != nil {
 			return "", err
 		}
 	}
-	return strings.Join(images, ", "), nil
+	return looks.Result(", ")
 }
 
 // image asks for the manifest of an image: first without a token and, if the registry

@@ -113,7 +113,10 @@ func TestModelsAreFetchedAsMachinesDo(t *testing.T) {
 			want:    "unseen: acme/gated needs the secret hf-token, which can't be seen with these rights"},
 		"a secret that does not exist": {pool: "model = 'acme/gated'", cloud: allowed,
 			secrets: tokens{err: fault.New(fault.NotFound, "no secret")}, want: "wrong: no secret"},
-		"a hub that fails":    {pool: "model = 'acme/broken'", want: "unseen: the hub answered 502"},
+		"a hub that fails": {pool: "model = 'acme/broken'", want: "unseen: the hub answered 502"},
+		"a model that can't be seen, before one that is absent": {
+			pool: "model = 'acme/broken'\n[[pool]]\nname = 'q'\nmodel = 'acme/none'", cloud: allowed, secrets: good,
+			want: "wrong: pool q: the hub has no acme/none"},
 		"a hub that is away":  {pool: "model = 'acme/open'", hub: "http://127.0.0.1:1", want: "unseen: the hub can't"},
 		"a model in a bucket": {pool: "model = 's3://acme/model'", want: ""},
 	} {
@@ -192,6 +195,19 @@ func TestImagesAreNamedAsByDocker(t *testing.T) {
 		if got := parseReference(name); got != want {
 			t.Errorf("%s is %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+func TestImageThatCantBeSeenHidesNoOther(t *testing.T) {
+	t.Parallel()
+	registry := httptest.NewServer(http.HandlerFunc(scriptedRegistry))
+	t.Cleanup(registry.Close)
+	host := strings.TrimPrefix(registry.URL, "http://")
+	d := deployment(t, "model = 'm'\nengine_image = '"+host+"/busy/vllm:v1'\n[[pool]]\nname = 'q'\nmodel = 'n'\n"+
+		"engine_image = '"+host+"/acme/vllm:v2'", "")
+	got := told(CheckEngineImages(d, nil).Probe(t.Context()))
+	if want := "wrong: the registry " + host + " has no image"; !strings.HasPrefix(got, want) {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 }
 
