@@ -32,6 +32,7 @@ give_up() {
   exit 1
 }
 
+# shellcheck disable=SC2329 # the trap below calls it
 asked_to_end() {
   if [ -n "$working" ]; then
     kill "$working" 2>/dev/null || true # it drains
