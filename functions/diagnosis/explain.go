@@ -220,10 +220,11 @@ func (t ShardReport) Describe(now time.Time) string {
 		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s",
 			name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
 	case t.WaitsWithUSD > 0 && t.WaitsWith > 0:
-		text = fmt.Sprintf("%shas spent %s and $%.3g, and waits for more of the run's budgets%s",
-			name, figures.Of(t.WaitsWith, "token"), t.WaitsWithUSD, rows)
+		text = fmt.Sprintf("%shas spent %s and %s, and waits for more of the run's budgets%s",
+			name, figures.Of(t.WaitsWith, "token"), figures.Dollars(t.WaitsWithUSD), rows)
 	case t.WaitsWithUSD > 0:
-		text = fmt.Sprintf("%shas spent $%.3g and waits for more of the budget in dollars%s", name, t.WaitsWithUSD, rows)
+		text = fmt.Sprintf("%shas spent %s and waits for more of the budget in dollars%s", name,
+			figures.Dollars(t.WaitsWithUSD), rows)
 	case t.WaitsWith > 0:
 		text = fmt.Sprintf("%shas spent %s and waits for more of the token budget%s",
 			name, figures.Of(t.WaitsWith, "token"), rows)
@@ -323,7 +324,7 @@ func history(p status.Progress, s status.Status) (out []string) {
 			figures.Count(r.Failed), figures.Of(r.PromptTokens, "token"), figures.Count(r.CompletionTokens))
 	}
 	for _, b := range s.Budgets {
-		spent := fmt.Sprintf("$%.2f of $%.2f", b.Used, b.Limit)
+		spent := figures.Dollars(b.Used) + " of " + figures.Dollars(b.Limit)
 		if b.Name == "tokens" {
 			spent = figures.Count(int64(b.Used)) + " of " + figures.Of(int64(b.Limit), "token")
 		}

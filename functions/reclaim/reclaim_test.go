@@ -518,6 +518,44 @@ func TestErrorOfOneRunDoesNotStopTheScan(t *testing.T) {
 	})
 }
 
+// The documents of two shards are damaged: one does not decode, and the report of the other
+// is not valid.
+func TestDamagedShardDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		long := time.Now().Add(-time.Minute)
+		d.running(id, long, func(s *run.State) {
+			s.Shards, s.NextShard = 5, 5
+			s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{
+				{Range: interval.Range{Lo: 0, Hi: 4}, SentAt: long}, {Range: interval.Range{Lo: 4, Hi: 5}, SentAt: long}}}
+		})
+		if _, err := d.Ports.Docs.Create(t.Context(), identity.ShardKey(id, 0), []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; n < 5; n++ {
+			doc := shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Counts: shard.Counts{OK: 1}}
+			if n == 2 {
+				doc.Counts.TokenNanoUSD = -1
+			}
+			d.save(identity.ShardKey(id, n), doc)
+		}
+		if err := d.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), "token_nano_usd") {
+			t.Errorf("the error is %v", err)
+		}
+		var got []int
+		for _, p := range d.received(host.CoordinateQueue) {
+			if done, ok := p.(events.ShardDone); ok {
+				got = append(got, done.Shard)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, []int{1, 3, 4}) {
+			t.Errorf("reported %v, want 1, 3 and 4", got)
+		}
+	})
+}
+
 func TestWakeAllWakesEveryOpenRun(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)

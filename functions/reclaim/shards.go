@@ -3,6 +3,7 @@ package reclaim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"rollout/events"
@@ -31,16 +32,22 @@ func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]he
 		return nil
 	}
 	l := look{beats: beats, held: r.held(s, beats, now), now: now}
+	var failed error
 	for _, c := range s.InFlight.Chunks {
 		if !death && !r.due(c, now) {
 			continue
 		}
-		if err := r.chunk(ctx, s, c, l); err != nil {
-			return err
+		switch err := r.chunk(ctx, s, c, l); fault.KindOf(err) {
+		case fault.Invalid, fault.Corrupt: // of one shard
+			failed = errors.Join(failed, err)
+		default:
+			if err != nil {
+				return errors.Join(failed, err)
+			}
 		}
 	}
 	r.checkedAt[s.Run] = now
-	return nil
+	return failed
 }
 
 // look is what a scan knows when it checks the shards of a run.
@@ -96,18 +103,38 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, l 
 		waiting = r.waiting(ctx, s, l.now.Sub(c.SentAt))
 	}
 	var out []events.Payload
+	var failed error
 	for i, raw := range docs {
 		d := shard.New(s.Run, shards[i])
 		if raw.Revision != "" {
 			if err := json.Unmarshal(raw.Value, &d); err != nil {
-				return fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key)
+				failed = errors.Join(failed, fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key))
+				continue
 			}
 		}
 		if p := r.judge(d, c, l, waiting(d.Shard)); p != nil {
 			out = append(out, p)
 		}
 	}
-	return r.Send(ctx, host.CoordinateQueue, out...)
+	return errors.Join(failed, r.report(ctx, out))
+}
+
+// report sends reports to coordinate. One that is not valid, of a damaged document, does not
+// hold up the others.
+func (r *Reclaimer) report(ctx context.Context, reports []events.Payload) error {
+	err := r.Send(ctx, host.CoordinateQueue, reports...)
+	if len(reports) < 2 || !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	var failed error
+	for _, p := range reports {
+		err := r.Send(ctx, host.CoordinateQueue, p)
+		failed = errors.Join(failed, err)
+		if err != nil && !fault.Is(err, fault.Invalid) {
+			return failed
+		}
+	}
+	return failed
 }
 
 // judge returns the report on one shard, or nil. waiting says that the shard's

@@ -18,7 +18,7 @@ func (s *Status) setCost(p Progress) {
 	if !s.Phase.Ended() {
 		held, tokens := heldCost(p)
 		machines.Add(held.Joined())
-		counts.TokenNanoUSD += tokens
+		counts.TokenNanoUSD = cost.Sum(counts.TokenNanoUSD, tokens)
 	}
 	roles := make([]record.RoleCounts, len(s.Roles))
 	for i, r := range s.Roles {
@@ -44,7 +44,7 @@ func (s *Status) setBudgets(p Progress) {
 		return
 	}
 	machines, tokenNanoUSD := heldCost(p)
-	spent.MicroUSD += cost.Micros(tokenNanoUSD + machines.Sum().NanoUSD)
+	spent.MicroUSD += cost.Micros(cost.Sum(tokenNanoUSD, machines.Sum().NanoUSD))
 	for _, h := range held(p) {
 		spent.Tokens += h.Tokens
 	}
@@ -55,7 +55,7 @@ func (s *Status) setBudgets(p Progress) {
 // their tokens cost, in billionths of a dollar.
 func heldCost(p Progress) (machines cost.Uses, tokenNanoUSD int64) {
 	for _, h := range held(p) {
-		tokenNanoUSD += h.TokenNanoUSD
+		tokenNanoUSD = cost.Sum(tokenNanoUSD, h.TokenNanoUSD)
 		if h.Machine != (cost.Use{}) {
 			machines.Add(cost.Uses{h.kind: h.Machine})
 		}

@@ -31,7 +31,7 @@ func DefaultRun() Run {
 func DefaultShard() Shard { return Shard{Items: 256} }
 
 // DefaultLimits returns 10 s grace and 3 failures an item, without a deadline
-// and without a token budget.
+// and without a budget.
 func DefaultLimits() Limits { return Limits{Grace: Duration(10 * time.Second), Failures: 3} }
 
 // DefaultDeployment returns an installation on one machine with the bucket

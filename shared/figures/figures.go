@@ -67,11 +67,29 @@ func Short(x float64) string {
 	case a < 1e-9:
 		return "0"
 	}
+	return twoDigits(x)
+}
+
+// twoDigits formats a number with two digits, and without an exponent also if it is very small.
+func twoDigits(x float64) string {
 	digits := strconv.FormatFloat(x, 'g', 2, 64)
-	if value, err := strconv.ParseFloat(digits, 64); err == nil { // without an exponent, also for very small numbers
+	if value, err := strconv.ParseFloat(digits, 64); err == nil {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 	return digits
+}
+
+// Dollars formats dollars: "$0.0042", "$12.30", "$1,235".
+func Dollars(x float64) string {
+	switch {
+	case !(x < 999.995): // also NaN
+		return "$" + Whole(x)
+	case x >= 0.0995:
+		return "$" + strconv.FormatFloat(x, 'f', 2, 64)
+	case x < 1e-9: // a budget counts millionths, and the bill billionths
+		return "$0.00"
+	}
+	return "$" + twoDigits(x)
 }
 
 // Share formats a share of 0 to 1, rounded: "98%".

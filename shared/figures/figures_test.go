@@ -54,6 +54,17 @@ func TestNumbersThatRoundToZeroHaveNoSign(t *testing.T) {
 	}
 }
 
+func TestDollarsAreReadable(t *testing.T) {
+	t.Parallel()
+	for x, want := range map[float64]string{0: "$0.00", 1e-12: "$0.00", 1e-6: "$0.000001", 0.0042: "$0.0042",
+		0.099: "$0.099", 0.0996: "$0.10", 0.1: "$0.10", 12.3: "$12.30", 999.99: "$999.99", 999.999: "$1,000",
+		1500: "$1,500", math.Inf(1): "$-"} {
+		if got := figures.Dollars(x); got != want {
+			t.Errorf("%v: %s, want %s", x, got, want)
+		}
+	}
+}
+
 func TestOnlyAllIsHundredPercent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

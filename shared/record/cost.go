@@ -93,13 +93,12 @@ func ratio(x, by float64) *float64 {
 }
 
 // TokenDollars returns what the tokens of a run cost: as the workers counted it when they were
-// used, those included that led to no row. If they counted nothing, it is what the tokens of the
-// answers cost at the prices of the engines that gave them; then roles are the counts by role,
-// or nothing in a run of one role, where c has the tokens.
-func (m Manifest) TokenDollars(d config.Deployment, c shard.Counts, roles []RoleCounts) (all float64) {
-	if c.TokenNanoUSD > 0 {
-		return float64(c.TokenNanoUSD) / 1e9
-	}
+// used, those included that led to no row. It is at least what the tokens of the answers cost at
+// the prices that the engines that gave them have now: workers may have known no price for a
+// part of the run. So it overstates the cost if a price is raised during a run. roles are the
+// counts by role, or nothing in a run of one role, where c has the tokens.
+func (m Manifest) TokenDollars(d config.Deployment, c shard.Counts, roles []RoleCounts) float64 {
+	counted, all := float64(c.TokenNanoUSD)/1e9, 0.0
 	if len(roles) == 0 {
 		roles = []RoleCounts{{Pool: m.Pool, PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens}}
 	}
@@ -107,5 +106,5 @@ func (m Manifest) TokenDollars(d config.Deployment, c shard.Counts, roles []Role
 		engine := d.ForPool(r.Pool).Engine
 		all += engine.Dollars(float64(r.PromptTokens), float64(r.CompletionTokens))
 	}
-	return all
+	return max(all, counted)
 }

@@ -233,6 +233,10 @@ func TestUsageThatIsMissingIsUnknown(t *testing.T) {
 		`{"prompt_tokens":3}`:                              {PromptTokens: 3, CompletionTokens: 1, Unknown: true},
 		`{"prompt_tokens":-1,"completion_tokens":"many"}`:  {CompletionTokens: 1, Unknown: true},
 		`{"prompt_tokens":1e300,"completion_tokens":1e18}`: {CompletionTokens: 1, Unknown: true},
+
+		// No request takes so many tokens.
+		`{"prompt_tokens":9007199254740991,"completion_tokens":2147483648}`: {CompletionTokens: 1, Unknown: true},
+		`{"prompt_tokens":2147483647,"completion_tokens":5}`:                {PromptTokens: 1<<31 - 1, CompletionTokens: 5},
 		`null`: {CompletionTokens: 1, Unknown: true},
 		`"no"`: {CompletionTokens: 1, Unknown: true},
 	} {

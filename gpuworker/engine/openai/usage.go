@@ -55,10 +55,14 @@ func (p *parts) tokens() (u engine.Usage, details []byte) {
 	return u, further.json()
 }
 
+// maxCount bounds the tokens that are believed of a request: far above every context, and so
+// low that sums of them and what they cost stay in their range.
+const maxCount = 1 << 31
+
 // setCount sets a count that is a whole number, such as 3 or 3.0.
 func setCount(to *int64, v []byte) {
 	f, err := strconv.ParseFloat(string(v), 64)
-	if err == nil && f >= 0 && f < 1<<53 && f == math.Trunc(f) {
+	if err == nil && f >= 0 && f < maxCount && f == math.Trunc(f) {
 		*to = int64(f)
 	}
 }

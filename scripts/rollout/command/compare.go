@@ -206,7 +206,7 @@ func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 			[]string{"higher score", count(t.Worse), count(t.Better)})
 	}
 	if t.A.CostUSD > 0 || t.B.CostUSD > 0 {
-		rows = append(rows, []string{"cost", fmt.Sprintf("$%.2f", t.A.CostUSD), fmt.Sprintf("$%.2f", t.B.CostUSD)})
+		rows = append(rows, []string{"cost", figures.Dollars(t.A.CostUSD), figures.Dollars(t.B.CostUSD)})
 	}
 	return colours.In(terminal.Bold, agreement(t)) + "\n" +
 		terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell })

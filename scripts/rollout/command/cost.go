@@ -15,7 +15,7 @@ func formatBudgets(budgets []record.Budget) string {
 	var parts []string
 	for _, b := range budgets {
 		if b.Name == "dollars" {
-			parts = append(parts, formatDollars(b.Used)+" of "+formatDollars(b.Limit))
+			parts = append(parts, figures.Dollars(b.Used)+" of "+figures.Dollars(b.Limit))
 			continue
 		}
 		parts = append(parts, figures.Count(int64(b.Used))+" of "+figures.Of(int64(b.Limit), "token"))
@@ -39,10 +39,10 @@ func formatCost(r status.Status) string {
 		{"functions", c.Functions}, {"storage", c.Storage},
 	} {
 		if l.usd > 0 {
-			lines = append(lines, l.name+" "+formatDollars(l.usd))
+			lines = append(lines, l.name+" "+figures.Dollars(l.usd))
 		}
 	}
-	text := formatDollars(r.CostUSD)
+	text := figures.Dollars(r.CostUSD)
 	if len(lines) > 0 {
 		text += ": " + strings.Join(lines, ", ")
 	}

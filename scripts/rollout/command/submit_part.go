@@ -213,7 +213,7 @@ func estimateText(e sample.Estimate, colours terminal.Palette) string {
 	add("prompt tokens", e.PromptTokens, figures.Whole)
 	add("completion tokens", e.CompletionTokens, figures.Whole)
 	add("tokens", e.Tokens, figures.Whole)
-	add("cost", e.Dollars, formatDollars)
+	add("cost", e.Dollars, figures.Dollars)
 	add("time", e.Seconds, func(s float64) string {
 		return figures.Duration(time.Duration(min(s, maxSeconds) * float64(time.Second)))
 	})
@@ -250,15 +250,4 @@ func notesOf(e sample.Estimate) (notes []string) {
 	add(e.SecondsNote != "", "%s", e.SecondsNote)
 	add(e.LeftOut, "the command has no values of [request], which may be keys: write them again, or into a config file")
 	return notes
-}
-
-// formatDollars formats dollars: "$0.0042", "$12.30", "$1,235".
-func formatDollars(x float64) string {
-	switch {
-	case x >= 1000:
-		return "$" + figures.Whole(x)
-	case x >= 0.1 || x == 0:
-		return fmt.Sprintf("$%.2f", x)
-	}
-	return fmt.Sprintf("$%.2g", x)
 }

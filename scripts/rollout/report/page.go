@@ -20,6 +20,7 @@ import (
 
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/guidance"
+	"rollout/shared/figures"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
 )
@@ -168,7 +169,7 @@ var functions = template.FuncMap{
 	"items":   progress.Count,
 	"words":   func(v any) string { return strings.ReplaceAll(fmt.Sprint(v), "_", " ") },
 	"inc":     func(n int) int { return n + 1 },
-	"dollars": func(v float64) string { return fmt.Sprintf("$%.2f", v) },
+	"dollars": figures.Dollars,
 	"signed":  func(v float64) string { return fmt.Sprintf("%+.3f", v) },
 	"p": func(v float64) string {
 		if v < 0.001 {

@@ -37,7 +37,16 @@ func (s Spend) Holds(amount Spend) bool {
 func (s Spend) IsZero() bool { return s == Spend{} }
 
 // Micros returns billionths of a dollar as millionths, rounded up.
-func Micros(nanoUSD int64) int64 { return (nanoUSD + 999) / 1000 }
+func Micros(nanoUSD int64) int64 { return nanoUSD/1000 + (nanoUSD%1000+999)/1000 }
+
+// Sum returns the sum of two amounts, such as of billionths of a dollar, that are not negative:
+// at most the largest integer.
+func Sum(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
 
 // LimitOf returns the budgets of so many tokens and dollars as a limit. Dollars are rounded
 // to millionths, and up to the first one.
@@ -58,7 +67,13 @@ type TokenPrices struct{ Prompt, Completion float64 }
 // Known reports whether tokens have a price.
 func (p TokenPrices) Known() bool { return p.Prompt > 0 || p.Completion > 0 }
 
-// NanoUSD returns what the tokens cost, in billionths of a dollar.
+// maxNanoUSD bounds what a request is believed to cost: $1,000. A server that counts too many
+// tokens must not make a sum over shards leave its range.
+const maxNanoUSD = 1e12
+
+// NanoUSD returns what the tokens of a request cost, in billionths of a dollar: at most
+// maxNanoUSD.
 func (p TokenPrices) NanoUSD(prompt, completion int64) int64 {
-	return int64(math.Round(1000 * (float64(prompt)*p.Prompt + float64(completion)*p.Completion)))
+	nano := math.Round(1000 * (float64(prompt)*p.Prompt + float64(completion)*p.Completion))
+	return int64(min(nano, maxNanoUSD))
 }

@@ -51,7 +51,7 @@ func (u Use) Micros() int64 { return u.Busy + u.Boot + u.Idle }
 
 // Plus returns the sum of two uses.
 func (u Use) Plus(o Use) Use {
-	return Use{u.Busy + o.Busy, u.Boot + o.Boot, u.Idle + o.Idle, u.NanoUSD + o.NanoUSD}
+	return Use{u.Busy + o.Busy, u.Boot + o.Boot, u.Idle + o.Idle, Sum(u.NanoUSD, o.NanoUSD)}
 }
 
 // At returns the use of a machine that costs so many dollars an hour.

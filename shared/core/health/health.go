@@ -55,7 +55,7 @@ type HeldShard struct {
 	// by the holder's clock; zero before the first.
 	AnsweredAt time.Time `json:"answered_at,omitzero"`
 	// Tokens are what the shard has spent in all its attempts; 0 in a run without a
-	// token budget.
+	// budget in tokens.
 	Tokens int64 `json:"tokens,omitempty"`
 	// Machine is the time of machines of the worker's kind that the shard has taken in all
 	// its attempts; zero where machines have no price.

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
@@ -63,7 +64,8 @@ func (b budget) share(n, room, active int) (int, int64) {
 	if free <= 0 || active > 0 && free < mean {
 		return 0, 0
 	}
-	each := min(free, max(free/int64(max(minShares, room)), 2*mean, 1))
+	// A shard takes its overhead as well: what is left must pay for both.
+	each := min(max(1, free-b.overhead), max(free/int64(max(minShares, room)), 2*mean, 1))
 	pays := free / (each + b.overhead)
 	if active == 0 {
 		pays = max(1, pays) // the run goes on as long as anything is left
@@ -223,7 +225,17 @@ func (d *decider) endOverBudget() {
 	case tokens.limit > 0 && tokens.spent() >= tokens.limit:
 		d.end(ReasonBudget, "the token budget is used up")
 	case money.limit > 0 && money.spent() >= money.limit:
-		d.end(ReasonBudget, fmt.Sprintf("the budget of $%.2f is used up (limits.dollars): $%.2f are spent",
-			d.rules.Budget.USD(), cost.Spend{MicroUSD: money.spent()}.USD()))
+		d.end(ReasonBudget, fmt.Sprintf("the budget of $%s is used up (limits.dollars): $%s are spent",
+			dollars(d.rules.Budget), dollars(cost.Spend{MicroUSD: money.spent()})))
 	}
+}
+
+// dollars formats the money of an amount with two decimals; all that it has, if it is less
+// than ten cents.
+func dollars(s cost.Spend) string {
+	decimals := 2
+	if s.MicroUSD < 100_000 {
+		decimals = -1
+	}
+	return strconv.FormatFloat(s.USD(), 'f', decimals, 64)
 }

@@ -129,7 +129,42 @@ func TestDollarsCountTheControlPlane(t *testing.T) {
 	if got := s.Spent(); s.Reason != ReasonBudget || got.MicroUSD < 50_000 || got.MicroUSD > 51_100 || s.Sent() != 49 {
 		t.Errorf("the run ends as %s with %+v spent, after %d shards", s.Reason, got, s.Sent())
 	}
-	if want := "the budget of $0.05 is used up (limits.dollars): $0.05 are spent"; s.Message != want {
+	want := "the budget of $0.05 is used up (limits.dollars): $" + dollars(s.Spent()) + " are spent"
+	if s.Message != want {
 		t.Errorf("the run says %q, want %q", s.Message, want)
+	}
+}
+
+func TestMoneyOfMessagesIsReadable(t *testing.T) {
+	t.Parallel()
+	for micros, want := range map[int64]string{1: "0.000001", 4000: "0.004", 50_817: "0.050817", 100_000: "0.10",
+		1_100_000: "1.10", 1_500_000_000: "1500.00"} {
+		if got := dollars(cost.Spend{MicroUSD: micros}); got != want {
+			t.Errorf("%d millionths are %s, want %s", micros, got, want)
+		}
+	}
+}
+
+// Where a shard takes a part of the control plane beside its allowance, a budget that pays for
+// one more sends it while others are in flight, and hands out no more than is left.
+func TestTheLastPartOfABudgetIsSent(t *testing.T) {
+	t.Parallel()
+	for free, want := range map[int64]struct {
+		shards int
+		each   int64
+	}{
+		99: {0, 0}, 100: {1, 90}, 150: {1, 140}, 199: {1, 189}, 210: {1, 200}, 420: {2, 200}, 100_000: {7, 12_500},
+	} {
+		b := budget{limit: 1_000_000, used: 1_000_000 - free, overhead: 10, mean: 100}
+		n, each := b.share(8, 8, 1)
+		if n != want.shards || each != want.each {
+			t.Errorf("of %d, %d shards get %d, want %d and %d", free, n, each, want.shards, want.each)
+		}
+		if int64(n)*(each+b.overhead) > free {
+			t.Errorf("%d shards get %d and the control plane %d, of %d", n, each, b.overhead, free)
+		}
+	}
+	if n, each := (budget{limit: 100, used: 95, overhead: 10, mean: 100}).share(8, 8, 0); n != 1 || each != 1 {
+		t.Errorf("with nothing in flight, %d shards get %d, want 1 and 1", n, each)
 	}
 }

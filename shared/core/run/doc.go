@@ -83,8 +83,8 @@
 // at the mean cost of a shard. Each gets an allowance: what it may spend in all its attempts.
 // What open shards may spend and what done shards have spent is never more than the budget,
 // but for what a holder overspends: by its last requests, which are in flight when the
-// allowance is used up, and in dollars by a machine's boot and idle time before its first
-// one. See Allowance for the states of a shard.
+// allowance is used up, and in dollars by a machine's boot and idle time before a
+// request. See Allowance for the states of a shard.
 //
 // Money is what the run's bill has: tokens at their price, the machines' time, and the control
 // plane by the number of shards that were sent.

@@ -28,7 +28,7 @@ func (c *Counts) Add(o Counts) {
 	c.Kept += o.Kept
 	c.KeptFailed += o.KeptFailed
 	c.Machines.Add(o.Machines)
-	c.TokenNanoUSD += o.TokenNanoUSD
+	c.TokenNanoUSD = cost.Sum(c.TokenNanoUSD, o.TokenNanoUSD)
 	for k, n := range o.ByClass {
 		if c.ByClass == nil {
 			c.ByClass = map[string]int{}
@@ -45,7 +45,7 @@ func (c Counts) Tokens() int64 { return c.PromptTokens + c.CompletionTokens + c.
 
 // Spend returns what all attempts of the shard have spent, as budgets count it.
 func (c Counts) Spend() cost.Spend {
-	return cost.Spend{Tokens: c.Tokens(), MicroUSD: cost.Micros(c.TokenNanoUSD + c.Machines.Sum().NanoUSD)}
+	return cost.Spend{Tokens: c.Tokens(), MicroUSD: cost.Micros(cost.Sum(c.TokenNanoUSD, c.Machines.Sum().NanoUSD))}
 }
 
 // HasAnswers reports whether a request for one of the items was answered. Items that a

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"testing"
 
@@ -52,6 +53,17 @@ func TestCountsAddUp(t *testing.T) {
 			t.Fatalf("the reasons differ:\n%s", diff)
 		}
 	})
+}
+
+func TestMoneyOfManyShardsStaysInItsRange(t *testing.T) {
+	t.Parallel()
+	var sum shard.Counts
+	for range 3 {
+		sum.Add(shard.Counts{TokenNanoUSD: math.MaxInt64 / 2})
+	}
+	if sum.TokenNanoUSD != math.MaxInt64 || sum.Spend().MicroUSD != math.MaxInt64/1000+1 {
+		t.Errorf("the sum is %d, and %+v are spent", sum.TokenNanoUSD, sum.Spend())
+	}
 }
 
 func TestFinishReasonsAreBounded(t *testing.T) {
