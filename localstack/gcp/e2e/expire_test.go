@@ -25,7 +25,8 @@ func TestDocumentsOfAnEndedRunExpire(t *testing.T) {
 		_, _, err := host.Load(ctx, in.Ports.Docs, record.RunIndexKey, &x)
 		return err == nil && x.Linked && x.Ended == 1
 	})
-	for _, later := range []time.Duration{2 * time.Hour, 3 * time.Hour} {
+	// By then, whoever is to be told of its end was told, or never will be.
+	for _, later := range []time.Duration{26 * time.Hour, 27 * time.Hour} {
 		p := in.Ports
 		p.Clock = clock.Skewed{Offset: later}
 		e := reclaim.NewExpirer(p, reclaim.ExpireOptions{Keep: in.Deployment.Storage.KeepDocuments.Std()})
