@@ -47,7 +47,7 @@ resource "google_storage_bucket_iam_member" "operator_prompts" {
   role     = google_project_iam_custom_role.role["objects_create"].name
   member   = each.key
   condition {
-    title      = "${local.name}-operator"
+    title = "${local.name}-operator"
     expression = join(" || ", [
       for k in [local.prompts, local.models] : "resource.name.startsWith(\"${local.objects}${k}\")"
     ])
