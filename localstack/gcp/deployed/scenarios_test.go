@@ -181,15 +181,18 @@ func (f *fixture) unplanned(ctx context.Context) (identity.RunID, error) {
 	plan := f.Services[host.PlanFunction]
 	plan.Lose(true)
 	defer plan.Lose(false)
+	before := plan.Lost()
 	id, err := f.upload(ctx)
 	if err != nil {
 		return id, err
 	}
-	if err := f.exists(ctx, record.OpenRunKey(id)); err != nil {
+	if err := f.exists(ctx, record.ManifestKey(id)); err != nil { // its event is sent after it
 		return id, err
 	}
 	name := f.resource("subscriptions", host.PlanFunction)
-	return id, until(ctx, "the event is lost", func() (bool, error) { return f.PubSub.Waiting(name) == 0, nil })
+	return id, until(ctx, "the event is lost", func() (bool, error) {
+		return plan.Lost() > before && f.PubSub.Waiting(name) == 0, nil
+	})
 }
 
 // topic returns the full name of a topic.

@@ -32,6 +32,7 @@ type Service struct {
 	slots   chan struct{} // for the requests at once that the plan allows
 	fails   atomic.Bool
 	loses   atomic.Bool
+	lost    atomic.Int64
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -148,6 +149,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.loses.Load() {
+		s.lost.Add(1)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -241,6 +243,9 @@ func (s *Service) Fail(fails bool) { s.fails.Store(fails) }
 // Lose makes the service accept every request and do nothing, or no longer, as if its
 // messages got lost.
 func (s *Service) Lose(loses bool) { s.loses.Store(loses) }
+
+// Lost is how many requests the service has lost so far.
+func (s *Service) Lost() int64 { return s.lost.Load() }
 
 // Call sends a request with a bearer token to the service, and decodes the answer into out
 // unless that is nil.
