@@ -88,7 +88,8 @@ func (b *builder) mails() []mail {
 	counts := []string{
 		"Items with an answer: <completed> of <items>. Failed: <failed>.",
 		"Seconds: <seconds>. Dollars, as far as they are known: <cost_usd>",
-		"Files: s3://" + b.cloud.S3.Bucket + "/" + b.cloud.S3.Prefix + "<summary>",
+		// A run that was refused has no files: then it is the bucket and what keys begin with.
+		"Files, if it has any: s3://" + b.cloud.S3.Bucket + "/" + b.cloud.S3.Prefix + "<summary>",
 		more,
 	}
 	pool := func(id, about string, t events.Type, line string) mail {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"rollout/events"
 	"rollout/infra/aws/stack"
 )
 
@@ -87,10 +88,46 @@ func TestEventsGoToTheEmailAddress(t *testing.T) {
 var toldFiles = []string{"run_completed", "run_completed_bare", "run_failed", "run_stopped", "run_paused", "budget_low",
 	"capacity_missing", "quota_reached", "launch_failed", "boot_failed"}
 
+// checkEachTypeHasOneRule checks that each type of event for people is in exactly one rule, but
+// that of tests, and that no rule has another one.
+func checkEachTypeHasOneRule(t *testing.T, made template) {
+	t.Helper()
+	source, err := os.ReadFile("../../../events/notification.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, declared := map[string]int{}, 0
+	for _, r := range made.all("AWS::Events::Rule") {
+		if r.Properties.at("EventBusName") != nil {
+			for _, name := range texts(r.Properties.at("EventPattern.detail-type")) {
+				rules[name]++
+			}
+		}
+	}
+	for _, d := range declaredTypes.FindAllStringSubmatch(string(source), -1) {
+		declared++
+		want := 1
+		if events.Type(d[1]) == events.TypeNotifyTest {
+			want = 0
+		}
+		if n := rules[d[1]]; n != want {
+			t.Errorf("%s is in %d rules, want %d", d[1], n, want)
+		}
+		delete(rules, d[1])
+	}
+	if declared < 2 || len(rules) > 0 {
+		t.Errorf("events/notification.go declares %d types, and rules have these others: %v", declared, rules)
+	}
+}
+
+// declaredTypes finds the types that a file of package events declares.
+var declaredTypes = regexp.MustCompile(`(?m)^\tType\w+\s+Type = "([^"]+)"$`)
+
 // The golden file has the texts of emails. An intended change is written with -rewrite.
 func TestEachEventIsOneReadableEmail(t *testing.T) {
 	t.Parallel()
 	made := synth(t, settings(t, byEmail))
+	checkEachTypeHasOneRule(t, made)
 	var got strings.Builder
 	for _, name := range toldFiles {
 		event, err := os.ReadFile(filepath.Join("../../../events/testdata/v1", name+".json"))

@@ -90,8 +90,9 @@ func (b *builder) functionGrants(function string) []grant {
 			listed = append(listed, names)
 		}
 		return join(
-			b.readObjects(record.WorkPrefix, record.RunsPrefix), // the roles of shards, and the summaries of ended runs
-			b.listObjects(record.PromptsPrefix),                 // to find uploads whose event was lost
+			// The roles of shards, and what runs came to.
+			b.readObjects(record.WorkPrefix, record.RunsPrefix+"*/"+record.SummaryFile),
+			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
 			b.readOwner(),
 			b.readDocuments(),
 			b.queryDocuments(listed...),

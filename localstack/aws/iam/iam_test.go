@@ -205,6 +205,8 @@ func TestFunctionsThatKeepTheBucketAllowNoMore(t *testing.T) {
 		{"s3:PutObject", bucket + "/rollout-installation.json", nil, false, false},
 		{"s3:DeleteObject", owner, nil, false, false},
 		{"s3:GetObject", bucket + "/team-a/prompts/x.jsonl", nil, true, false},
+		{"s3:GetObject", bucket + "/team-a/runs/01JD2ZQ4T5W0M1X9YB7R3K8CVE/summary.json", nil, true, true},
+		{"s3:GetObject", bucket + "/team-a/runs/01JD2ZQ4T5W0M1X9YB7R3K8CVE/completions.jsonl", nil, true, false},
 		{"s3:ListBucketVersions", bucket, list("team-a/prompts/"), false, true},
 		{"s3:ListBucketVersions", bucket, list("team-b/prompts/"), false, false},
 		{"s3:ListBucketVersions", bucket, list("team-a/runs/"), false, false},
