@@ -3,11 +3,6 @@ package openai
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
-	"maps"
-	"net/http"
-	"slices"
 	"time"
 
 	"rollout/events"
@@ -74,7 +69,7 @@ type Usage struct {
 }
 
 // announceAfter is how long after it was announced a batch without a run is announced again,
-// when somebody looks at it: the event may have been lost with the process that sent it.
+// when a client asks for it: the event may have been lost with the process that sent it.
 const announceAfter = time.Minute
 
 // mayAnnounce reports whether the batch should be announced again now, and notes that it is.
@@ -256,160 +251,4 @@ func (v view) errors() *BatchErrors {
 		e.Data = []BatchError{{Code: cmp.Or(string(v.run.Reason), "invalid_file"), Message: v.run.Message}}
 	}
 	return e
-}
-
-// announce lists the batch, has its run made, and returns it.
-func (s *Server) announce(ctx context.Context, b record.Batch) (any, error) {
-	entry := record.NamedRun{Schema: record.Schema, Run: b.Run, Created: b.Created}
-	_, err := host.Save(ctx, s.Docs, record.CreatedKey(b.Created, b.Run), entry, "")
-	if err != nil && !fault.Is(err, fault.Conflict) {
-		return nil, err
-	}
-	switch _, err := host.LoadManifest(ctx, s.Docs, b.Run); {
-	case fault.Is(err, fault.NotFound) && !host.IsExpired(err):
-		if err := s.Send(ctx, host.TaskQueue, events.BatchRequested{Run: string(b.Run)}); err != nil {
-			return nil, err
-		}
-	case err != nil:
-		return nil, err
-	}
-	return s.batch(ctx, b.Run)
-}
-
-// createdAt returns when a batch was created.
-func (s *Server) createdAt(ctx context.Context, id identity.RunID) (time.Time, error) {
-	var b record.Batch
-	switch _, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b); {
-	case err != nil:
-		return time.Time{}, err
-	case found:
-		return b.Created, nil
-	}
-	m, err := host.LoadManifest(ctx, s.Docs, id)
-	if fault.Is(err, fault.NotFound) {
-		return time.Time{}, badParam("after", "no batch has the id %q", batchID(id))
-	}
-	return m.CreatedAt, err
-}
-
-// repeatedFor is how long after a request a client may repeat it: OpenAI's wait 10 minutes
-// for an answer, and up to 2 minutes between two tries.
-const repeatedFor = 15 * time.Minute
-
-// maxRepeated bounds how many batches are looked at to find the first try of one.
-const maxRepeated = 1000
-
-// firstTry returns the batch of the first try of a request; zero if this is the first. A
-// client names its tries by a key, or says only that it has tried before.
-func (s *Server) firstTry(r *http.Request, key, request string) (b record.Batch, err error) {
-	ctx := r.Context()
-	if key != "" {
-		b, err = s.knownBatch(ctx, newBatchRun(key, time.Time{}), request)
-		if fault.Is(err, fault.NotFound) {
-			return record.Batch{}, nil
-		}
-		return b, err
-	}
-	if !retries(r) {
-		return b, nil
-	}
-	recent, err := s.recentBatches(ctx, repeatedFor)
-	for _, of := range recent {
-		if of.Request == request {
-			return of, nil
-		}
-	}
-	return b, err
-}
-
-// recentBatches returns the batches that were created in that time, the newest first, at most
-// maxRepeated.
-func (s *Server) recentBatches(ctx context.Context, in time.Duration) (out []record.Batch, err error) {
-	entries, err := s.Docs.List(ctx, record.CreatedPrefix, "", maxRepeated)
-	if err != nil {
-		return nil, err
-	}
-	var keys []string
-	for _, d := range entries {
-		var e record.NamedRun
-		if record.Decode(d.Value, &e, "document "+d.Key) == nil && s.Clock.Now().Sub(e.Created) < in {
-			keys = append(keys, record.BatchKey(e.Run))
-		}
-	}
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	docs, err := s.Docs.GetMany(ctx, keys)
-	for _, d := range docs {
-		var b record.Batch
-		if d.Revision != "" && record.Decode(d.Value, &b, "document "+d.Key) == nil {
-			out = append(out, b)
-		}
-	}
-	return out, err
-}
-
-// knownBatch returns the batch that was created with a key. One that was asked for
-// otherwise is Invalid.
-func (s *Server) knownBatch(ctx context.Context, id identity.RunID, request string) (b record.Batch, err error) {
-	_, found, err := host.Load(ctx, s.Docs, record.BatchKey(id), &b)
-	switch {
-	case err != nil:
-		return b, err
-	case !found:
-		return b, fault.New(fault.NotFound, "no batch found with id %q", batchID(id))
-	case b.Request != request:
-		return b, badParam("Idempotency-Key", "another request had this key")
-	}
-	return b, nil
-}
-
-// newBatchRun returns the run of a batch that is created with a key at a time; without a key,
-// one that is like no other.
-func newBatchRun(key string, at time.Time) identity.RunID {
-	if key != "" {
-		return identity.UploadRun("batch", "key", key)
-	}
-	return identity.UploadRun("batch", at.UTC().Format(time.RFC3339Nano), rand.Text())
-}
-
-// requestID returns the content id of a request, by which a repeated one is known.
-func requestID(c creation) string {
-	h := identity.NewHasher()
-	for _, text := range []string{c.File, c.Endpoint, c.Window} {
-		writeText(h, text)
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Metadata)) {
-		writeText(h, k)
-		writeText(h, c.Metadata[k])
-	}
-	return h.Sum().String()
-}
-
-func writeText(h *identity.Hasher, text string) {
-	b, _ := json.Marshal(text) // quoted, so that no two lists of texts are the same bytes
-	_, _ = h.Write(b)          // a hasher takes all
-}
-
-// awaitRun waits until the run of a batch is made, as far as the server's patience lasts.
-func (s *Server) awaitRun(ctx context.Context, id identity.RunID) error {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
-	defer cancel()
-	if _, err := s.batch(ctx, id); err != nil { // it is announced again if need be
-		return err
-	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		_, err := host.LoadManifest(ctx, s.Docs, id)
-		if err == nil || !fault.Is(err, fault.NotFound) || host.IsExpired(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return &fault.Error{Kind: fault.Unavailable, Err: fault.New(fault.Unavailable, "the batch is still being made"),
-				Remedy: "try again in a moment"}
-		case <-tick.C:
-		}
-	}
 }
