@@ -85,8 +85,8 @@ func TestFailedBootsAreCountedOnceAndForgottenWhenAMachineAnswers(t *testing.T) 
 	})
 }
 
-// A machine that boots is no worker: it is never dead, answers nothing, and is forgotten later.
-func TestMachinesThatBootAreNoWorkers(t *testing.T) {
+// A machine that boots is not a worker: it is never dead, answers nothing, and is forgotten later.
+func TestMachinesThatBootAreNotWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -133,7 +133,7 @@ func TestPausedRunsForgiveFailedBoots(t *testing.T) {
 	})
 }
 
-// A spot market that takes every machine back is no fault of the pool.
+// A spot market that takes every machine back does not pause the runs of a pool.
 func TestMachinesThatAreTakenBackPauseNoRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

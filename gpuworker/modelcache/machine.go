@@ -47,7 +47,7 @@ type Machine struct {
 }
 
 // Fetch brings the model to the machine. A model of the hub that is not in the bucket, or
-// not whole, is no fault: the server fetches it. For any other model it is.
+// not whole, is not an error: the server fetches it. That of any other model is one.
 func (m Machine) Fetch(ctx context.Context) error {
 	if key, ok := m.ownKey(); ok {
 		return m.fetchOwn(ctx, key)
@@ -130,7 +130,7 @@ func (m Machine) fetchOwn(ctx context.Context, key string) error {
 
 // Store puts the model that the server fetched from the hub into the bucket, unless it is
 // there and whole. Call it when the server is ready: its files are known to work. What
-// prevents it is said, and is no fault of the machine.
+// prevents it is logged, and the machine works on.
 func (m Machine) Store(ctx context.Context) error {
 	if _, ok := m.ownKey(); ok || m.leftOut() != "" {
 		return nil

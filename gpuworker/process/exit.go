@@ -123,7 +123,7 @@ func endBoot(ctx context.Context, p host.Ports, report health.Heartbeat) (booted
 	_, err = host.Update(ctx, p.Docs, record.HeartbeatKey(report.Worker),
 		func(old health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
 			booted = found && (old.Boot != nil || old.TakenBack != "")
-			if !booted || old.TakenBack != "" { // what its provider ends is no failure of the machine
+			if !booted || old.TakenBack != "" { // the provider ended it: the machine has not failed
 				return old, false, nil
 			}
 			return report, true, nil

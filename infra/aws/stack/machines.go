@@ -113,7 +113,7 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 			Vpc:                  at.vpc,
 			MinCapacity:          jsii.Number(0),
 			MaxCapacity:          jsii.Number(fleet.MaxMachines),
-			// A recommendation to rebalance is no interruption: most machines stay, and the
+			// A recommendation to rebalance does not interrupt: most machines stay, and the
 			// next one gets the same advice.
 			CapacityRebalance: jsii.Bool(machines.DrainOnRebalance),
 			// Without it, Auto Scaling would terminate working machines to rebalance

@@ -38,7 +38,7 @@ const (
 	Draining State = "draining"
 	Gone     State = "gone" // ended in order; it released its shards before
 	// Booting is the state of a machine without a worker so far. Its heartbeat says how far its
-	// boot is, for people; it is no worker's, and ends in that of the machine's end.
+	// boot is, for people; no worker has written it, and the record of the machine's end replaces it.
 	Booting State = "booting"
 )
 
