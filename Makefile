@@ -123,7 +123,7 @@ OTHER_EMULATORS     ?= out/emulators
 OTHER_EMULATOR_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
 test: ## run all tests that need nothing but Go
-	$(GO) test -timeout 10m ./...
+	$(GO) test -timeout 20m ./... # localstack/e2e keeps a small machine busy for minutes
 	cd $(EMULATORS) && $(GO) test -timeout 30m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
 	cd $(EMULATORS) && $(GO) test -timeout 30m ./e2e # alone: it keeps the machine busy
 	cd $(EMULATORS_GCP) && $(GO) test -timeout 10m -skip 'TestDeployLocal|TestGrants' $$($(GO) list ./... | grep -v /e2e$$)
