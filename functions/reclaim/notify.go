@@ -25,6 +25,10 @@ func (r *Reclaimer) notify(ctx context.Context, open []run.State, beats map[stri
 	}
 	var reports []notify.PoolReport
 	for pool, failed := range failureReports(beats) {
+		// A worker may write any heartbeat, and a pool becomes part of a key.
+		if _, known := r.longestBoots[pool]; r.longestBoots != nil && !known {
+			continue
+		}
 		last := failed[len(failed)-1]
 		reports = append(reports, notify.PoolReport{Pool: pool, Problem: notification.Problem{
 			Kind: notification.BootFailed, At: last.At, Reason: machineOf(last) + ": " + last.FailureReason}})

@@ -134,6 +134,28 @@ func TestScanTellsOfFailedBootsOnce(t *testing.T) {
 	}
 }
 
+// A worker processes untrusted prompts, and may write a heartbeat of any pool.
+func TestFailedBootsOfUnknownPoolsAreNotTold(t *testing.T) {
+	t.Parallel()
+	d, to, n := notifying(t)
+	d.running(id, time.Now())
+	for worker, pool := range map[string]string{"i-1": "default", "i-2": "a pool/../x", "i-3": "other"} {
+		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: pool, State: health.Gone,
+			At: time.Now(), DueAt: time.Now(), Instance: worker, FailureReason: "the engine ended"})
+	}
+	o := scheduled(nil)
+	o.Notifier, o.LongestBoots = n, map[string]time.Duration{"default": 20 * time.Minute}
+	if err := ScanOnce(t.Context(), d.Ports, o); err != nil {
+		t.Error(err)
+	}
+	if _, err := n.Deliver(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(to.got, []string{"pool/default rollout.pool.boot.failed.v1"}) {
+		t.Errorf("told %q", to.got)
+	}
+}
+
 // A budget is told by what done shards and waiting ones have spent.
 func TestScanTellsOfBudgetsThatAreNearlySpent(t *testing.T) {
 	t.Parallel()
