@@ -127,6 +127,7 @@ var Rules = []Rule{
 	{Packages: "functions/interrupt/...", Imports: functions},
 	{Packages: "functions/notify", Imports: functions},
 	{Packages: "functions/openai", Imports: functions},
+	{Packages: "functions/page", StdOnly: true}, // files, and no data
 	{Packages: "functions/plan/...", Imports: functions},
 	{Packages: "functions/reclaim/...", Imports: functions},
 	{Packages: "functions/reflect/...", Imports: functions},

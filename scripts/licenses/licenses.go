@@ -92,8 +92,31 @@ type Text struct {
 // GoModule is the path under which the standard library and the runtime are listed.
 const GoModule = "std"
 
+// vendorFolder has the libraries of the live page that are embedded in programs, as copies of packages
+// of npm. Each is in a folder NAME-VERSION with its licence.
+const vendorFolder = "functions/page/files/vendor"
+
+// vendored lists the libraries in vendorFolder, as npm:NAME.
+func vendored(root string) ([]Module, error) {
+	folders, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(vendorFolder)))
+	var out []Module
+	errs := []error{err}
+	for _, f := range folders {
+		cut := strings.LastIndex(f.Name(), "-")
+		if cut < 1 {
+			errs = append(errs, fmt.Errorf("%s/%s is not named NAME-VERSION", vendorFolder, f.Name()))
+			continue
+		}
+		dir := filepath.Join(root, filepath.FromSlash(vendorFolder), f.Name())
+		m, err := inspect(&listedModule{Path: "npm:" + f.Name()[:cut], Version: f.Name()[cut+1:], Dir: dir},
+			map[string]bool{dir: true})
+		out, errs = append(out, m), append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
 // Load lists the modules of all Programs in the repository at root, sorted by
-// path, the standard library among them. It fails for a module whose licence it
+// path, the standard library and the libraries of the live page among them. It fails for a module whose licence it
 // does not find or know.
 func Load(ctx context.Context, root string) ([]Module, error) {
 	dirs := map[string]map[string]bool{} // module's path: folders of its linked packages
@@ -120,7 +143,8 @@ func Load(ctx context.Context, root string) ([]Module, error) {
 		}
 	}
 	goModule, err := standardLibrary(ctx, root)
-	modules, errs := []Module{goModule}, []error{err}
+	vendored, vendorErr := vendored(root)
+	modules, errs := append(vendored, goModule), []error{err, vendorErr}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		module, err := inspect(found[name], dirs[name])
 		modules, errs = append(modules, module), append(errs, err)

@@ -42,7 +42,8 @@ func TestModulesAndLicencesAreThoseOfTheList(t *testing.T) {
 		t.Logf("check that the change is wanted, then run make licenses and commit scripts/licenses/%s", listFile)
 	}
 	notices := Notices(modules)
-	for _, want := range []string{"modernc.org/sqlite v", "Apache License", "MIT License", "std go1."} {
+	for _, want := range []string{"modernc.org/sqlite v", "Apache License", "MIT License", "std go1.",
+		"npm:lit-html 3.", "Google LLC. All rights reserved."} {
 		if !strings.Contains(notices, want) {
 			t.Errorf("the notices do not contain %q", want)
 		}
