@@ -202,11 +202,11 @@ test-huggingface: huggingface ## test that Hugging Face's libraries read an expo
 	$(GO) test ./localstack/interop/huggingface
 .PHONY: test-huggingface
 
-openai-client: ## install OpenAI's Python client in out/openaiclient (needs Python 3.11)
+openai-client: ## install OpenAI's clients for Python and Node in out/openaiclient (needs Python 3.11)
 	@bash localstack/interop/openaiclient/install.sh
 .PHONY: openai-client
 
-test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve and rollout up
+test-openai-client: openai-client ## test that OpenAI's clients for Python and Node work with rollout serve and rollout up
 	$(GO) test ./localstack/interop/openaiclient
 .PHONY: test-openai-client
 

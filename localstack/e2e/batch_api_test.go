@@ -283,7 +283,7 @@ func TestBatchExpiresAtItsWindow(t *testing.T) {
 	if b.ExpiredAt == nil || b.ErrorFileID == nil || b.RequestCounts.Completed+b.RequestCounts.Failed != 40 {
 		t.Errorf("the batch is %+v", b)
 	}
-	if errs := i.fileContent(*b.ErrorFileID); !strings.Contains(errs, `"code":"expired"`) {
+	if errs := i.fileContent(*b.ErrorFileID); !strings.Contains(errs, `"code":"batch_expired"`) {
 		t.Errorf("the error file is %s", errs)
 	}
 }

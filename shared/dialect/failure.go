@@ -1,6 +1,10 @@
 package dialect
 
-import "rollout/shared/fault"
+import (
+	"cmp"
+
+	"rollout/shared/fault"
+)
 
 // Failure returns a failure of the item. id is the result of RowID, or "" for a line
 // that is not a request. The error row of this failure shows the line's own id as the
@@ -23,7 +27,7 @@ func AppendError(dst []byte, d Name, f Failure) []byte {
 		w.id("custom_id", f.rawID, f.ID)
 		w.null("response")
 		w.open("error", '{')
-		w.text("code", string(f.Class))
+		w.text("code", openAICode(f.Class))
 		w.text("message", f.Message)
 		w.place(f.Place)
 		w.end('}')
@@ -55,6 +59,23 @@ func (w *row) place(p Place) {
 	w.uint("item", p.Item)
 	w.text("file", p.File)
 	w.uint("line", p.Line)
+}
+
+// openAICodes are the codes that OpenAI's Batch API has for classes. Error rows have the
+// other classes as their codes.
+var openAICodes = map[fault.Class]string{fault.Expired: "batch_expired", fault.CanceledItem: "batch_cancelled"}
+
+func openAICode(c fault.Class) string { return cmp.Or(openAICodes[c], string(c)) }
+
+// classOfCode returns the class that an error row of the openai dialect has. Rows of earlier
+// versions have the class itself.
+func classOfCode(code string) fault.Class {
+	for class, c := range openAICodes {
+		if c == code {
+			return class
+		}
+	}
+	return fault.Class(code)
 }
 
 // status returns the HTTP status that is closest to the class.

@@ -15,7 +15,7 @@ func ReadFailure(d Name, row []byte) (f Failure, ok bool) {
 		File         string
 		Line         uint64
 		Class        fault.Class
-		Code         fault.Class // the Class in the openai dialect
+		Code         string // of the Class in the openai dialect
 		Message      string
 		ErrorMessage string // the Message in the bedrock dialect
 	}
@@ -28,7 +28,7 @@ func ReadFailure(d Name, row []byte) (f Failure, ok bool) {
 		}
 		t = *r.Error
 		if d == OpenAI {
-			t.Class = t.Code
+			t.Class = classOfCode(t.Code)
 		} else {
 			t.Message = t.ErrorMessage
 		}

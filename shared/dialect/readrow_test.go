@@ -38,6 +38,17 @@ func TestReadFailureReadsAnErrorRow(t *testing.T) {
 			t.Errorf("%s: the id of an output row is %q", d, id)
 		}
 	}
+	for _, class := range fault.Classes {
+		row := dialect.AppendError(nil, dialect.OpenAI, dialect.Failure{ID: "a", Class: class, Message: "m"})
+		if f, ok := dialect.ReadFailure(dialect.OpenAI, row); !ok || f.Class != class {
+			t.Errorf("a row of the class %s is read as %+v", class, f)
+		}
+	}
+	// Earlier versions wrote the class where OpenAI has a code of its own.
+	old := `{"id":"x","custom_id":"a","response":null,"error":{"code":"expired","message":"m","item":1}}`
+	if f, ok := dialect.ReadFailure(dialect.OpenAI, []byte(old)); !ok || f.Class != fault.Expired {
+		t.Errorf("an old row is read as %+v", f)
+	}
 	for _, row := range []string{"", "{", `{"item":-1,"class":"x"}`, `{"item":1}`, `{"error":null}`, `[]`} {
 		for _, d := range []dialect.Name{dialect.Plain, dialect.OpenAI, dialect.Bedrock, dialect.Vertex} {
 			if f, ok := dialect.ReadFailure(d, []byte(row)); ok {

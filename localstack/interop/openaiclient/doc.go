@@ -1,4 +1,3 @@
-// Package openaiclient tests `rollout serve` and the Batch API of `rollout up` with OpenAI's Python client, which
-// many users have. The client runs in an environment that install.sh creates.
-// Without the environment the test is skipped; in CI it fails.
+// Package openaiclient tests `rollout serve` and the Batch API of `rollout up` with OpenAI's clients for Python and
+// Node, which many users have. install.sh installs them in a folder. Without it the tests are skipped; in CI they fail.
 package openaiclient

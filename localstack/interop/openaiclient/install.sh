@@ -1,15 +1,6 @@
 #!/usr/bin/env bash
-# Creates a Python environment in out/openaiclient with OpenAI's client.
+# Installs OpenAI's clients for Python and Node into out/openaiclient, with the Node that
+# theirs needs, at the versions of requirements.txt and package-lock.json.
 set -euo pipefail
-cd "$(dirname "$0")/../../.."
-out=out/openaiclient
-want="openai==3.57.0"
-
-if [ ! -e "$out/.packages" ] || [ "$(cat "$out/.packages")" != "$want" ]; then
-  command -v python3 >/dev/null || { echo "openaiclient: python3 is not installed: install Python 3" >&2; exit 1; }
-  rm -rf "$out"
-  python3 -m venv "$out"
-  "$out/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: $want
-  echo "$want" >"$out/.packages"
-fi
-echo "openaiclient: installed $want in $out"
+here=$(cd "$(dirname "$0")" && pwd)
+exec bash "$here/../../../scripts/toolbox/install.sh" "$here/../../../out/openaiclient" "$here/requirements.txt" "$here"

@@ -21,12 +21,12 @@ import (
 	"rollout/shared/secret"
 )
 
-// installed returns the Python that has OpenAI's client.
+// installed returns the folder that has OpenAI's clients.
 func installed(t *testing.T) string {
 	t.Helper()
-	python := filepath.Join("..", "..", "..", "out", "openaiclient", "bin", "python")
-	if _, err := os.Stat(python); err != nil {
-		const missing = "OpenAI's client is not installed: run `make openai-client`"
+	folder := filepath.Join("..", "..", "..", "out", "openaiclient")
+	if _, err := os.Stat(filepath.Join(folder, "installed")); err != nil {
+		const missing = "OpenAI's clients are not installed: run `make openai-client`"
 		if os.Getenv("CI") != "" {
 			t.Fatal(missing)
 		}
@@ -35,13 +35,19 @@ func installed(t *testing.T) string {
 	if _, err := os.ReadDir("."); err != nil { // a cached result is discarded if a script has changed
 		t.Fatal(err)
 	}
-	return python
+	return folder
 }
 
-// The client runs the whole life of batches over `rollout up`.
-func TestOpenAIsClientRunsBatches(t *testing.T) {
+// pythonOf and nodeOf are the interpreters for which the folder has clients.
+func pythonOf(folder string) string { return filepath.Join(folder, "python", "bin", "python") }
+
+func nodeOf(folder string) string { return filepath.Join(folder, "bin", "node") }
+
+// The clients run the whole life of batches over `rollout up`, each over one of its own: both
+// list all batches.
+func TestOpenAIsClientsRunBatches(t *testing.T) {
 	t.Parallel()
-	python := installed(t)
+	folder := installed(t)
 	if err := scenarios.NoteSources(filepath.Join("..", "..", "..")); err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +57,25 @@ func TestOpenAIsClientRunsBatches(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the programs: %v\n%s", err, out)
 	}
-	engine := start(t, `^(http://\S+)`, filepath.Join(programs, "fakellm"), "--latency", "5ms")
-	api := start(t, `\(API at (http://[^)]+)\)`, filepath.Join(programs, "rollout"), "up", "--dir", t.TempDir(),
-		"--engine", engine, "--workers", "0", "--listen", "127.0.0.1:0")
-	out, err := exec.CommandContext(t.Context(), python, "batches.py", api+"/v1").CombinedOutput()
-	if err != nil {
+	for client, command := range map[string][]string{
+		"Python": {pythonOf(folder), "batches.py"},
+		"Node":   {nodeOf(folder), "batches.mjs", folder},
+	} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			engine := start(t, `^(http://\S+)`, filepath.Join(programs, "fakellm"), "--latency", "5ms",
+				"--hang", "hang on this one")
+			api := start(t, `\(API at (http://[^)]+)\)`, filepath.Join(programs, "rollout"), "up", "--dir", t.TempDir(),
+				"--engine", engine, "--workers", "0", "--listen", "127.0.0.1:0")
+			run(t, append(command, api+"/v1")...)
+		})
+	}
+}
+
+// run runs a script, whose exit code is the number of checks that failed.
+func run(t *testing.T, command ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
@@ -97,7 +117,7 @@ func start(t *testing.T, pattern, program string, args ...string) string {
 // The client gets completions and chats of `rollout serve`.
 func TestOpenAIsClientWorksWithTheServer(t *testing.T) {
 	t.Parallel()
-	python := installed(t)
+	folder := installed(t)
 	e, err := tiny.New(tiny.Config{
 		Name: "untrained", Model: tiny.Decoder(tinytest.Model(t, tinytest.Config()), 1),
 		Tokenizer: tinytest.Tokenizer(t), ChatTurns: true,
@@ -114,8 +134,5 @@ func TestOpenAIsClientWorksWithTheServer(t *testing.T) {
 	})
 	h := httptest.NewServer(serve.Bounds().Guard(secret.NewValue(token), s, serve.PublicPaths()...))
 	defer h.Close()
-	out, err := exec.CommandContext(t.Context(), python, "check.py", h.URL+"/v1", token).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	run(t, pythonOf(folder), "check.py", h.URL+"/v1", token)
 }
