@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -88,7 +89,10 @@ func (a account) rulesOf(ctx context.Context, function string) ([]string, error)
 	partition, _, _ := strings.Cut(rest, ":")
 	target := fmt.Sprintf("arn:%s:lambda:%s:%s:function:%s", partition, a.at.Cloud.Region, awssdk.ToString(who.Account),
 		function)
-	var out struct{ RuleNames []string }
-	err = a.api.json(ctx, eventBridge, "ListRuleNamesByTarget", map[string]string{"TargetArn": target}, &out)
-	return out.RuleNames, seen(err, "events:ListRuleNamesByTarget")
+	out, err := eventbridge.NewFromConfig(a.sdk).ListRuleNamesByTarget(ctx,
+		&eventbridge.ListRuleNamesByTargetInput{TargetArn: &target})
+	if err := seen(translate(ctx, err, "list the rules of %s", function), "events:ListRuleNamesByTarget"); err != nil {
+		return nil, err
+	}
+	return out.RuleNames, nil
 }

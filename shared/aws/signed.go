@@ -59,7 +59,6 @@ var (
 	computeService = remote{name: "ec2", version: "2016-11-15", id: "EC2"}
 	quotaService   = remote{name: "servicequotas", target: "ServiceQuotasV20190624", id: "SERVICE_QUOTAS"}
 	systemsManager = remote{name: "ssm", target: "AmazonSSM", id: "SSM"}
-	eventBridge    = remote{name: "events", target: "AWSEvents", id: "EVENTBRIDGE"}
 )
 
 // json performs an operation of a service that speaks JSON.

@@ -13,7 +13,6 @@ func TestEndpointsAreThoseOfTheSDKsVariables(t *testing.T) {
 		"AWS_ENDPOINT_URL_EC2":            computeService,
 		"AWS_ENDPOINT_URL_SERVICE_QUOTAS": quotaService,
 		"AWS_ENDPOINT_URL_SSM":            systemsManager,
-		"AWS_ENDPOINT_URL_EVENTBRIDGE":    eventBridge,
 	} {
 		t.Setenv(variable, "")
 		want := "https://" + of.name + ".eu-west-1.amazonaws.com/"

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -23,9 +22,6 @@ import (
 )
 
 const (
-	// image is the SSM parameter with the id of AWS's newest machine image that has
-	// NVIDIA's driver, Docker and NVIDIA's container toolkit.
-	image = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 	// The root volume must hold the machine image, and where machines have no disks of
 	// their own an engine's container image and a model.
 	rootDevice = "/dev/sda1"
@@ -81,7 +77,7 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 	role := b.role(roleID, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
-		MachineImage:       b.imageOf(machines),
+		MachineImage:       b.imageOf(b.Deployment.ImageOf(pool)),
 		Role:               role,
 		SecurityGroup:      at.group,
 		UserData:           awsec2.UserData_Custom(jsii.String(b.userData(pool, *program.S3ObjectUrl()))),
@@ -138,13 +134,13 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 	})
 }
 
-// imageOf returns the machine image of a pool. A parameter is read when a machine
+// imageOf returns the machine image of that name. A parameter is read when a machine
 // starts, not when the stack is deployed, so that later machines have newer drivers.
-func (b *builder) imageOf(m config.PoolMachines) awsec2.IMachineImage {
-	if strings.HasPrefix(m.AMI, "ami-") {
-		return awsec2.MachineImage_GenericLinux(&map[string]*string{b.cloud.Region: &m.AMI}, nil)
+func (b *builder) imageOf(name string) awsec2.IMachineImage {
+	if strings.HasPrefix(name, "ami-") {
+		return awsec2.MachineImage_GenericLinux(&map[string]*string{b.cloud.Region: &name}, nil)
 	}
-	return awsec2.MachineImage_ResolveSsmParameterAtLaunch(jsii.String(cmp.Or(m.AMI, image)), nil)
+	return awsec2.MachineImage_ResolveSsmParameterAtLaunch(&name, nil)
 }
 
 // rootVolume returns the options of the machines' root volume.

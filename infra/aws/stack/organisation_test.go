@@ -104,7 +104,7 @@ func TestRolesMayUseTheKeysOfWhatTheyUse(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"reader": {"read bucket", "read table"},
+		"reader": {"read bucket", "read queues", "read table"}, // dead letters
 		"user":   {"write bucket", "write queues", "write table"},
 	} {
 		if got := rights(made.policyOf(made.policy(t, name).id)); !slices.Equal(got, want) {

@@ -152,10 +152,13 @@ func (b *builder) rule(id, description string, f awslambda.Function, p awsevents
 	})
 }
 
+// tokenOpensAPI reports whether callers of the API need a token instead of IAM permission.
+func (b *builder) tokenOpensAPI() bool { return slices.Contains(b.Deployment.Secrets, tokenSecret) }
+
 // url adds a URL for the API and returns it. Callers need IAM permission; if the
 // deployment has the secret with the API's token, they need the token instead.
 func (b *builder) url(f awslambda.Function) *string {
-	token := slices.Contains(b.Deployment.Secrets, tokenSecret)
+	token := b.tokenOpensAPI()
 	authentication := "AWS_IAM"
 	if token {
 		authentication = "NONE"

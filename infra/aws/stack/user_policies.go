@@ -2,26 +2,34 @@ package stack
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 
 	"rollout/shared/host"
+	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
-// userPolicies adds the managed policies for people who work with the
-// installation: one to see runs, and one to submit and steer them as well.
-// `rollout cloud doctor` needs more, because it tries what functions and
-// machines do: it is for the person who deploys.
+// userPolicies adds the managed policies for people who work with the installation: one to
+// see runs and what is wrong with the installation, one to submit and steer runs as well,
+// and one to call the API alone. `rollout cloud doctor` says what a policy does not let it
+// see.
 func (b *builder) userPolicies() {
-	look := b.viewerGrants()
-	reader := b.policy("Reader", "reader", "rollout: see runs, and fetch their results", look)
+	look := join(b.viewerGrants(), b.accountGrants(), b.troubleGrants())
+	reader := b.policy("Reader", "reader", "rollout: see runs, fetch their results, and see what is wrong", look)
 	user := b.policy(
 		"User",
 		"user",
-		"rollout: submit and steer runs, see them, and fetch their results",
-		slices.Concat(look, b.operatorGrants()),
+		"rollout: submit and steer runs, see them, fetch their results, and see what is wrong",
+		slices.Concat(look, b.operatorGrants(), b.trialGrants()),
 	)
 	b.output("ReaderPolicy", "Attach it to who may see runs and fetch their results", reader.ManagedPolicyArn())
 	b.output("UserPolicy", "Attach it to who may submit and steer runs as well", user.ManagedPolicyArn())
+	if b.API && !b.tokenOpensAPI() {
+		caller := b.policy("Caller", "api", "rollout: call the API", b.callerGrants())
+		b.output("ApiPolicy", "Attach it to who may call the API, and nothing else", caller.ManagedPolicyArn())
+	}
 }
 
 // viewerGrants returns the statements that status, explain, results and bundle
@@ -47,4 +55,149 @@ func (b *builder) operatorGrants() []grant {
 		b.writeDocuments(others),
 		b.sendMessages(host.CoordinateQueue),
 	)
+}
+
+// accountGrants returns the statements with which the doctor looks at the account.
+func (b *builder) accountGrants() []grant {
+	const why = "The actions know no resources."
+	all := []string{"*"}
+	look := []string{}
+	if b.Machines {
+		look = append(look, "autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstanceTypeOfferings",
+			"servicequotas:GetServiceQuota")
+	}
+	var parameters []string
+	for _, name := range b.images() {
+		switch owner := *awscdk.Aws_ACCOUNT_ID(); {
+		case strings.HasPrefix(name, "ami-"):
+			if !slices.Contains(look, "ec2:DescribeImages") {
+				look = append(look, "ec2:DescribeImages")
+			}
+		default:
+			if strings.HasPrefix(name, "/aws/") { // a public parameter belongs to no account
+				owner = ""
+			}
+			parameters = append(parameters,
+				strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "ssm", b.cloud.Region, owner, "parameter" + name}, ":"))
+		}
+	}
+	if b.Bucket != Made {
+		look = append(look, "events:ListRuleNamesByTarget")
+	}
+	grants := []grant{
+		{id: "SeeNotifications", actions: []string{"s3:GetBucketNotification"}, resources: []string{b.bucketArn()}},
+		{id: "SeeImages", actions: []string{"ssm:GetParameter"}, resources: parameters},
+	}
+	if len(look) > 0 {
+		grants = append(grants, grant{id: "SeeTheAccount", actions: look, resources: all, why: why})
+	}
+	return grants
+}
+
+// images returns the names of the machine images of all pools with machines, each once.
+func (b *builder) images() (names []string) {
+	if !b.Machines {
+		return nil
+	}
+	for _, p := range b.Deployment.InferPools() {
+		if name := b.Deployment.ImageOf(p); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// troubleGrants returns the statements of the commands in the README's table of troubles.
+func (b *builder) troubleGrants() []grant {
+	grants := []grant{
+		{
+			id:      "ReadLogs",
+			actions: []string{"logs:FilterLogEvents"},
+			resources: []string{
+				b.arn("logs", "log-group:/aws/lambda/"+b.cloud.FunctionName("*")),
+				b.arn("logs", "log-group:"+b.machineLog()+":*"),
+			},
+			why: "A policy has room for some thousand characters; all functions that begin so are the installation's.",
+		},
+		{
+			id:        "ReadDeadLetters",
+			actions:   []string{"sqs:ReceiveMessage"},
+			resources: b.queueArns(queue.DeadLetterQueue("*")),
+			why:       "Each queue has dead letters, and each pool has two queues; all that begin so are the installation's.",
+		},
+		{
+			id:        "SeeTheDashboard",
+			actions:   []string{"cloudwatch:GetDashboard"},
+			resources: []string{b.dashboardArn()},
+		},
+		{
+			id:        "SeeMetrics",
+			actions:   []string{"cloudwatch:GetMetricData"},
+			resources: []string{"*"},
+			why:       "The action knows no resources.",
+		},
+	}
+	if !b.Machines {
+		return grants
+	}
+	return append(grants, grant{
+		id:        "SeeLaunches",
+		actions:   []string{"autoscaling:DescribeScalingActivities"},
+		resources: []string{"*"},
+		why:       "The action knows no resources.",
+	}, grant{
+		id:         "ReadConsoles",
+		actions:    []string{"ec2:GetConsoleOutput"},
+		resources:  []string{b.arn("ec2", "instance/*")},
+		conditions: map[string]any{"StringLike": map[string]any{"aws:ResourceTag/rollout": b.cloud.Name}},
+		why:        "Machines are named when they start; the condition holds for the installation's alone.",
+	})
+}
+
+// dashboardArn returns the ARN of the dashboard. Dashboards are in no region.
+func (b *builder) dashboardArn() string {
+	return strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "cloudwatch", "", *awscdk.Aws_ACCOUNT_ID(),
+		"dashboard/" + b.cloud.Name}, ":")
+}
+
+// trialGrants returns the statements with which the doctor tries bucket and queue. It names
+// its objects after itself, and has a queue of its own.
+func (b *builder) trialGrants() []grant {
+	objects := b.objectArns(record.PendingPrefix + "doctor-")
+	own := b.queueArns(host.DoctorQueue)
+	return []grant{
+		{
+			id: "TryObjects",
+			actions: []string{"s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:GetObjectVersion",
+				"s3:PutObject"},
+			resources: objects,
+			why:       "The doctor names its objects when it makes them.",
+		},
+		{
+			id: "TryMessages",
+			actions: []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage",
+				"sqs:SendMessage"},
+			resources: own,
+		},
+	}
+}
+
+// callerGrants returns the statements with which a caller's signed requests pass the API's
+// URL. It needs both, and they allow calls by the URL only.
+func (b *builder) callerGrants() []grant {
+	function := []string{b.arn("lambda", "function:"+b.cloud.FunctionName(api))}
+	return []grant{
+		{
+			id:         "CallTheURL",
+			actions:    []string{"lambda:InvokeFunctionUrl"},
+			resources:  function,
+			conditions: map[string]any{"StringLike": map[string]any{"lambda:FunctionUrlAuthType": "AWS_IAM"}},
+		},
+		{
+			id:         "CallByTheURL",
+			actions:    []string{"lambda:InvokeFunction"},
+			resources:  function,
+			conditions: map[string]any{"Bool": map[string]any{"lambda:InvokedViaFunctionUrl": "true"}},
+		},
+	}
 }

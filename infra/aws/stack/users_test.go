@@ -3,6 +3,8 @@ package stack_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +19,77 @@ func (t template) policy(tt *testing.T, name string) resource {
 	return t.physical(tt, "AWS::IAM::ManagedPolicy", "ManagedPolicyName", t.name+"-"+name+"-eu-central-1")
 }
 
+// The actions of the doctor's looks at the account, and of the commands in the README's table
+// of troubles.
+var (
+	accountActions = []string{
+		"autoscaling:DescribeAutoScalingGroups",
+		"ec2:DescribeInstanceTypeOfferings",
+		"s3:GetBucketNotification",
+		"servicequotas:GetServiceQuota",
+		"ssm:GetParameter",
+	}
+	troubleActions = map[string][]string{
+		"aws autoscaling describe-scaling-activities": {"autoscaling:DescribeScalingActivities"},
+		"aws ec2 get-console-output":                  {"ec2:GetConsoleOutput"},
+		"aws logs tail":                               {"logs:FilterLogEvents"},
+		"aws sqs receive-message":                     {"sqs:ReceiveMessage"},
+		"the CloudWatch dashboard":                    {"cloudwatch:GetDashboard", "cloudwatch:GetMetricData"},
+	}
+)
+
+// A command that is added to the table needs its actions in the policies.
+func TestPoliciesKnowTheCommandsOfTheTableOfTroubles(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Troubles\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	found := map[string]bool{}
+	for _, command := range regexp.MustCompile("aws [a-z0-9]+ [a-z-]+|the CloudWatch dashboard").FindAllString(table, -1) {
+		found[command] = true
+		if troubleActions[command] == nil {
+			t.Errorf("the table has %q, whose actions are not in the policies", command)
+		}
+	}
+	for command := range troubleActions {
+		if !found[command] {
+			t.Errorf("the table lacks %q, and the policies have its actions", command)
+		}
+	}
+}
+
+// Who may call the API may do nothing else. With a token it takes no permission.
+func TestApiPolicyAllowsCallsByTheURLAlone(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	conditions := map[string]string{
+		"lambda:InvokeFunctionUrl": `{"StringLike":{"lambda:FunctionUrlAuthType":"AWS_IAM"}}`,
+		"lambda:InvokeFunction":    `{"Bool":{"lambda:InvokedViaFunctionUrl":"true"}}`,
+	}
+	statements := made.policyOf(made.policy(t, "api").id)
+	for _, s := range statements {
+		condition, err := json.Marshal(s.condition)
+		if err != nil || len(s.actions) != 1 || len(s.resources) != 1 ||
+			!strings.HasSuffix(s.resources[0], ":function:acme-api") || string(condition) != conditions[s.actions[0]] {
+			t.Errorf("the policy allows %q of %q with %s (%v)", s.actions, s.resources, condition, err)
+		}
+	}
+	if len(statements) != len(conditions) {
+		t.Errorf("the policy has %d statements, want %d", len(statements), len(conditions))
+	}
+	open := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Secrets = []string{"api-token"} }))
+	for _, p := range open.all("AWS::IAM::ManagedPolicy") {
+		if name := p.Properties.text("ManagedPolicyName"); strings.Contains(name, "-api-") {
+			t.Errorf("with a token there is the policy %s", name)
+		}
+	}
+}
+
 // The reader policy allows no changes, and the user policy only what submit,
-// pause, resume, stop and model cache need.
+// pause, resume, stop and model cache need, and what the doctor tries.
 func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
@@ -34,13 +105,20 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 		"sqs:GetQueueAttributes",
 		"sqs:GetQueueUrl",
 	}
+	look = append(look, accountActions...)
+	for _, actions := range troubleActions {
+		look = append(look, actions...)
+	}
 	for name, want := range map[string][]string{
 		"reader": look,
 		"user": append([]string{
 			"dynamodb:PutItem",
 			"lambda:InvokeFunction",
 			"s3:AbortMultipartUpload",
+			"s3:DeleteObject",
 			"s3:PutObject",
+			"sqs:ChangeMessageVisibility",
+			"sqs:DeleteMessage",
 			"sqs:SendMessage",
 		}, look...),
 	} {
@@ -48,6 +126,23 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 		for _, s := range made.policyOf(made.policy(t, name).id) {
 			may = append(may, s.actions...)
 			switch {
+			case slices.Contains(s.actions, "s3:DeleteObject"): // what the doctor makes
+				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-batches/team-a/pending/doctor-*") {
+					t.Errorf("a %s may delete %q", name, s.resources)
+				}
+			case slices.Contains(s.actions, "sqs:DeleteMessage"):
+				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-doctor") {
+					t.Errorf("a %s may delete messages of %q", name, s.resources)
+				}
+			case slices.Contains(s.actions, "sqs:ReceiveMessage"):
+				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-*-dead") {
+					t.Errorf("a %s may receive messages of %q", name, s.resources)
+				}
+			case slices.Contains(s.actions, "ec2:GetConsoleOutput"):
+				if condition, err := json.Marshal(s.condition); err != nil ||
+					string(condition) != `{"StringLike":{"aws:ResourceTag/rollout":"acme"}}` {
+					t.Errorf("a %s may read consoles with %s (%v)", name, condition, err)
+				}
 			case slices.Contains(s.actions, "s3:PutObject"):
 				const bucket = ":acme-batches/team-a/" // uploads, the guidance that is promoted, and copies of models
 				if len(s.resources) != 3 || !strings.HasSuffix(s.resources[0], bucket+"models/*") ||

@@ -94,7 +94,8 @@ func deploy(t *testing.T, s scenarios.Settings, change func(*fakeaws.Options)) *
 	}
 	name := "t" + strings.ToLower(rand.Text()[:7])
 	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n"+
-		"[cloud.s3]\nbucket = %q\nprefix = %q\n[cloud.fleet]\n", name, "bucket-"+name, scenarios.Prefix) + s.Fleet() +
+		"[cloud.s3]\nbucket = %q\nprefix = %q\n[cloud.fleet]\nengine_image = \"127.0.0.1:1/vllm\"\n",
+		name, "bucket-"+name, scenarios.Prefix) + s.Fleet() +
 		timings + s.Config()
 	certificates := ""
 	if s.Webhook != nil {

@@ -30,6 +30,17 @@ func (p Policy) Check(r Request) error {
 	return nil
 }
 
+// Actions returns the actions that the policy allows on some resource, sorted.
+func (p Policy) Actions() (actions []string) {
+	for _, s := range p {
+		if !s.deny {
+			actions = append(actions, s.actions...)
+		}
+	}
+	slices.Sort(actions)
+	return slices.Compact(actions)
+}
+
 // matches reports whether the statement applies to the request.
 func (s statement) matches(r Request) bool {
 	if !slices.Contains(s.actions, r.Action) ||

@@ -26,18 +26,18 @@ func TestReadmeListsActionsOfDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(text), "| to use | attach")
-	_, row, found := strings.Cut(table, "\n| doctor | one of them, and ")
+	_, row, found := strings.Cut(table, "\n| the doctor's check of secrets | one of them, and ")
 	if !found {
 		t.Fatal("the README's table of policies lacks the doctor's row")
 	}
 	row, _, _ = strings.Cut(row, "\n")
-	policy := readerPolicy(t)
+	policy := userPolicy(t)
 	refused := fault.WithKind(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
 	asked := 0
 	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil, poolcheck.Models{}) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {
 			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policy) {
-				t.Errorf("%s names %s, which is missing from the README and from ReaderPolicy", check.Name, a[0])
+				t.Errorf("%s names %s, which is missing from the README and from UserPolicy", check.Name, a[0])
 			}
 		}
 	}
@@ -46,8 +46,8 @@ func TestReadmeListsActionsOfDoctor(t *testing.T) {
 	}
 }
 
-// readerPolicy returns the deployed text of ReaderPolicy.
-func readerPolicy(t *testing.T) string {
+// userPolicy returns the deployed text of UserPolicy.
+func userPolicy(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
 	if err != nil {
@@ -65,10 +65,10 @@ func readerPolicy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, r := range template.Resources {
-		if r.Properties.ManagedPolicyName == "acme-reader-eu-central-1" {
+		if r.Properties.ManagedPolicyName == "acme-user-eu-central-1" {
 			return string(r.Properties.PolicyDocument)
 		}
 	}
-	t.Fatal("the template lacks the policy acme-reader-eu-central-1")
+	t.Fatal("the template lacks the policy acme-user-eu-central-1")
 	return ""
 }
