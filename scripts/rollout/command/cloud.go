@@ -50,7 +50,7 @@ func doctorCommand(e *Env) *cobra.Command {
 			"pools' models and images. Then reachability, auth, object_store, queue, secret_store, compute_hint and\n" +
 			"content_id_roundtrip, which sends 64 MiB to the bucket and back, and last whether the machines of the pools\n" +
 			"can serve their models. What can't be seen from here, or with your rights, is not checked: the report says so,\n" +
-			"and it does not fail. Nothing that it makes stays.\n\n" +
+			"and it does not fail. Nor is what fails by the cause of an earlier failure. Nothing that it makes stays.\n\n" +
 			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.doctor(c, f) },

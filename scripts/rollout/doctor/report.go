@@ -25,7 +25,7 @@ type Check struct {
 const (
 	Pass = "pass"
 	Fail = "fail"
-	Skip = "skip" // it can't be made from here
+	Skip = "skip" // it can't be made from here, or an earlier failure is the cause of this one
 )
 
 // Result is the result of a check. Its JSON form is a contract.
@@ -35,7 +35,7 @@ type Result struct {
 	LatencyMS int64  `json:"latency_ms"`
 	Found     string `json:"found,omitempty"` // what there is, for people; only of a passed one
 	Error     string `json:"error,omitempty"` // with the remedy; only of a failure
-	Note      string `json:"note,omitempty"`  // why the check can't be made; only of a skipped one
+	Note      string `json:"note,omitempty"`  // why the check says nothing; only of a skipped one
 
 	wrong, remedy string // parts for people
 }
@@ -54,11 +54,20 @@ type Report struct {
 	Summary Summary  `json:"summary"`
 }
 
-// Run makes the checks in order and passes each result to tell as it comes.
+// Run makes the checks in order and passes each result to tell as it comes. A failure with the
+// remedy of an earlier one is skipped: both go away together, and the first says what is wrong.
 func Run(ctx context.Context, checks []Check, c clock.Clock, tell func(Result)) Report {
 	r := Report{Checks: []Result{}}
+	causes := map[string]string{} // the first check that failed, by its remedy
 	for _, check := range checks {
 		result := check.run(ctx, c)
+		if result.Status == Fail && result.remedy != "" {
+			if cause, known := causes[result.remedy]; known {
+				result = result.following(cause)
+			} else {
+				causes[result.remedy] = result.Name
+			}
+		}
 		r.Checks = append(r.Checks, result)
 		r.Summary.TotalLatencyMS += result.LatencyMS
 		switch result.Status {
@@ -101,6 +110,11 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 		r.Error += " (" + r.remedy + ")"
 	}
 	return r
+}
+
+// following returns the result of a check that fails because of what another one found.
+func (r Result) following(cause string) Result {
+	return Result{Name: r.Name, Status: Skip, LatencyMS: r.LatencyMS, Note: "it follows from the failure of " + cause}
 }
 
 // without renders an error without its remedies.
