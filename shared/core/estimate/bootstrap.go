@@ -3,6 +3,8 @@ package estimate
 import (
 	"math"
 	"slices"
+
+	"rollout/shared/core/splitmix"
 )
 
 const (
@@ -25,12 +27,12 @@ func studentised(residuals []float64, seed uint64) (low, high float64) {
 	if squares(residuals) == 0 {
 		return -atLeast, atLeast
 	}
-	random := draws{state: seed}
+	random := splitmix.New(seed)
 	ratios := make([]float64, max(leastResamples, min(resamples, maxDraws/n)))
 	for i := range ratios {
 		var sum, sumSquares float64
 		for range n {
-			r := residuals[random.index(n)]
+			r := residuals[random.Index(n)]
 			sum, sumSquares = sum+r, sumSquares+r*r
 		}
 		mean := sum / float64(n)
@@ -64,18 +66,4 @@ func student(freedom int) float64 {
 	const z = 1.959964
 	v := float64(freedom)
 	return z + (z*z*z+z)/(4*v) + (5*z*z*z*z*z+16*z*z*z+3*z)/(96*v*v)
-}
-
-// draws are the random numbers of SplitMix64 (Steele, Lea and Flood, Fast Splittable
-// Pseudorandom Number Generators, 2014): the same on every machine and in every version of
-// Go. The zero value has the seed 0.
-type draws struct{ state uint64 }
-
-// index returns a random number from 0 to n−1, for n up to 2^31.
-func (d *draws) index(n int) int {
-	d.state += 0x9e3779b97f4a7c15
-	z := d.state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return int((z ^ z>>31) >> 32 * uint64(n) >> 32)
 }

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"math"
-	"math/big"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -27,16 +26,6 @@ func TestScoresTooSmallForAUnitAreEqual(t *testing.T) {
 	}
 }
 
-// exactTail is upperTail in rational numbers.
-func exactTail(n, k int) float64 {
-	sum := new(big.Int)
-	for j := max(k, 0); j <= n; j++ {
-		sum.Add(sum, new(big.Int).Binomial(int64(n), int64(j)))
-	}
-	p, _ := new(big.Rat).SetFrac(sum, new(big.Int).Lsh(big.NewInt(1), uint(n))).Float64()
-	return p
-}
-
 func TestMcNemar(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -54,36 +43,6 @@ func TestMcNemar(t *testing.T) {
 	} {
 		if got := mcnemar(c.fixed, c.broken); got != c.want {
 			t.Errorf("%d fixed and %d broken: P is %v, want %v", c.fixed, c.broken, got, c.want)
-		}
-	}
-}
-
-func TestBinomialTailIsExact(t *testing.T) {
-	t.Parallel()
-	for n := range 40 {
-		for k := -1; k <= n; k++ {
-			if got, want := upperTail(n, k), exactTail(n, k); math.Abs(got-want) > 1e-14*want {
-				t.Fatalf("P of %d heads or more in %d throws is %v, want %v", k, n, got, want)
-			}
-		}
-	}
-	for _, c := range []struct{ n, k int }{{1000, 550}, {900, 430}, {1500, 751}, {1500, 1499}, {1501, 760}} {
-		if got, want := upperTail(c.n, c.k), exactTail(c.n, c.k); math.Abs(got-want) > 1e-12*want {
-			t.Errorf("P of %d heads or more in %d throws is %v, want %v", c.k, c.n, got, want)
-		}
-	}
-}
-
-// TestBinomialTailOfManyTickets compares with the normal distribution, with the correction
-// for continuity.
-func TestBinomialTailOfManyTickets(t *testing.T) {
-	t.Parallel()
-	const n = 1_000_000
-	for _, k := range []int{499_000, 500_000, 500_500, 501_500} {
-		z := (float64(k) - 0.5 - n/2) / math.Sqrt(n/4)
-		want := math.Erfc(z/math.Sqrt2) / 2
-		if got := upperTail(n, k); math.Abs(got-want) > 1e-4*want {
-			t.Errorf("P of %d heads or more in %d throws is %v, want about %v", k, n, got, want)
 		}
 	}
 }
