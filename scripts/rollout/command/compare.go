@@ -19,6 +19,7 @@ import (
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/statistics"
 	"rollout/shared/fault"
 	"rollout/shared/figures"
 	"rollout/shared/host"
@@ -154,7 +155,7 @@ func (e *Env) compare(ctx context.Context, blobs blob.Store, a, b compare.Run, b
 	case o.format == formatJSONL:
 		err = e.say("%s", agreement(t))
 	default:
-		_, err = io.WriteString(e.Out, totalsTable(t, e.palette(e.Out)))
+		_, err = io.WriteString(e.Out, totalsTable(t, columns, e.palette(e.Out)))
 	}
 	return err
 }
@@ -174,7 +175,7 @@ func agreement(t *compare.Totals) string {
 }
 
 // totalsTable formats the totals.
-func totalsTable(t *compare.Totals, colours terminal.Palette) string {
+func totalsTable(t *compare.Totals, columns int, colours terminal.Palette) string {
 	number := func(v *float64, format string) string {
 		if v == nil {
 			return "-"
@@ -209,7 +210,33 @@ func totalsTable(t *compare.Totals, colours terminal.Palette) string {
 		rows = append(rows, []string{"cost", figures.Dollars(t.A.CostUSD), figures.Dollars(t.B.CostUSD)})
 	}
 	return colours.In(terminal.Bold, agreement(t)) + "\n" +
-		terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell })
+		terminal.Table(rows, colours, func(_, _ int, cell string) string { return cell }) + gainText(t, columns)
+}
+
+// gainText says what the scores of both runs show, as lines; "" if that is nothing.
+func gainText(t *compare.Totals, columns int) string {
+	g := t.Gain
+	if g == nil || g.Low == nil || g.P == nil {
+		return ""
+	}
+	way, gain, low, high := "higher", g.Mean, *g.Low, *g.High
+	if gain < 0 {
+		way, gain, low, high = "lower", -gain, -high, -low
+	}
+	test := "paired t-test"
+	if g.Test == statistics.TestMcNemar {
+		test = "McNemar's exact test"
+	}
+	text := fmt.Sprintf("The scores of the second run are %s by %.4f on average "+
+		"(95%% interval: %.4f to %.4f; %s: P = %.2g).",
+		way, gain, low, high, test, *g.P)
+	if *g.P <= 1-compare.GainConfidence {
+		text += " Chance alone seldom gives such a difference."
+	} else {
+		text += fmt.Sprintf(" Chance alone often gives such a difference. With %s, one below %.4f is easily missed.",
+			figures.Of(t.Scored, "item"), *g.Detectable)
+	}
+	return strings.Join(terminal.Wrap(text, columns), "\n") + "\n"
 }
 
 // maxValue is the widest value in a table, in columns.

@@ -2,12 +2,16 @@ package command_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"rollout/scripts/rollout/compare"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/dialect"
@@ -81,6 +85,54 @@ func TestCompareShowsWhatDiffers(t *testing.T) {
 	err := json.Unmarshal([]byte(out.out), &totals)
 	if err != nil || totals.Items != 3 || totals.Same != 1 || totals.Differ != 2 {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// addScores stores an ended run whose answers have these scores.
+func (f fixture) addScores(id identity.RunID, scores ...float64) {
+	f.t.Helper()
+	f.addAnswers(id, make([]string, len(scores))...)
+	m := hosttest.Load[record.Manifest](f.t, f.Ports, record.ManifestKey(id))
+	m.Config.Grades = []config.Grade{{Name: "right", Kind: config.GradeExact}}
+	f.save(record.ManifestKey(id), m)
+	var rows strings.Builder
+	for n, score := range scores {
+		const row = `{"id":"%d","completion":"x","finish_reason":"stop","score":%v,"scores":{"right":{"score":%v}}}` + "\n"
+		fmt.Fprintf(&rows, row, n, score, score)
+	}
+	f.put(record.OutputKey(id, record.CompletionsFile), rows.String())
+}
+
+func TestCompareSaysWhetherChanceExplainsTheScores(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		a, b []float64
+		want string
+		p    float64
+	}{
+		"clear": {[]float64{0, 0, 0, 0, 0, 0, 0, 1, 0}, []float64{1, 1, 1, 1, 1, 1, 1, 1, 0},
+			"The scores of the second run are higher by 0.7778 on average (95% interval: 0.4388 to 1.1167; McNemar's exact " +
+				"test: P =\n0.016). Chance alone seldom gives such a difference.\n", 1.0 / 64},
+		"not clear": {[]float64{1, 0.5, 1, 0}, []float64{0.5, 0.5, 0.5, 0.25},
+			"The scores of the second run are lower by 0.1875 on average (95% interval: -0.4092 to 0.7842; " +
+				"paired t-test: P = 0.39).\n" +
+				"Chance alone often gives such a difference. With 4 items, one below 0.7802 is easily missed.\n", 0.39},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.addScores(runA, c.a...)
+			f.addScores(runB, c.b...)
+			if out := f.rollout("compare", string(runA), string(runB)); out.code != 0 || !strings.HasSuffix(out.out, c.want) {
+				t.Errorf("code %d:\n%s\nwant at its end:\n%s", out.code, out.out, c.want)
+			}
+			var totals compare.Totals
+			out := f.rollout("compare", string(runA), string(runB), "--json")
+			if err := json.Unmarshal([]byte(out.out), &totals); err != nil || totals.Gain == nil ||
+				math.Abs(*totals.Gain.P-c.p) > 0.01 {
+				t.Errorf("%v: the totals are %s", err, out.out)
+			}
+		})
 	}
 }
 

@@ -2,11 +2,13 @@ package compare
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"unicode/utf8"
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/statistics"
 	"rollout/shared/dialect"
 )
 
@@ -27,9 +29,27 @@ type Totals struct {
 	Scored uint64 `json:"scored"`
 	Better uint64 `json:"better"`
 	Worse  uint64 `json:"worse"`
+	// Gain is what these scores show; null if no item has both.
+	Gain *Gain `json:"gain"`
 	// Settings are those of the runs' configs that differ, sorted by key.
 	Settings []Setting `json:"settings"`
+
+	scores statistics.Paired
 }
+
+// Gain is how much higher the scores of the second run are: see statistics.Difference.
+// Values that need more items are null.
+type Gain struct {
+	Mean       float64         `json:"mean"`
+	Low        *float64        `json:"low"` // with High: an interval that contains the true gain in 95 of 100 cases
+	High       *float64        `json:"high"`
+	P          *float64        `json:"p"`
+	Test       statistics.Test `json:"test"`
+	Detectable *float64        `json:"detectable"`
+}
+
+// GainConfidence is that of a Gain's interval.
+const GainConfidence = 0.95
 
 // Setting is a setting that differs between the runs. A and B are its values in the
 // spelling of JSON; "" for one that a run's config does not say and that is 0, false or
@@ -130,12 +150,7 @@ func (t *Totals) Add(p Pair) {
 		t.Scored++
 		t.A.score += *a
 		t.B.score += *b
-		switch {
-		case *b > *a:
-			t.Better++
-		case *b < *a:
-			t.Worse++
-		}
+		t.scores.Add(*a, *b)
 	}
 }
 
@@ -170,6 +185,19 @@ func (t *Totals) End(how How) {
 		s.Characters, s.Tokens = mean(s.characters, s.Answered), mean(s.tokens, s.Answered)
 		s.Score = mean(s.score, t.Scored)
 	}
+	if d := t.scores.Difference(GainConfidence); d.Items > 0 {
+		t.Better, t.Worse = uint64(d.Up), uint64(d.Down)
+		t.Gain = &Gain{Mean: d.Mean, Low: known(d.Interval[0]), High: known(d.Interval[1]), P: known(d.P),
+			Test: d.Test, Detectable: known(d.Detectable)}
+	}
+}
+
+// known returns a value, or nil if it is not a number.
+func known(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
 }
 
 func mean(sum float64, n uint64) *float64 {
