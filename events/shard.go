@@ -56,6 +56,12 @@ type Counts struct {
 	PromptTokens int64 `json:"prompt_tokens,omitempty" jsonschema:"minimum=0"`
 	// CompletionTokens is the number of tokens in their answers.
 	CompletionTokens int64 `json:"completion_tokens,omitempty" jsonschema:"minimum=0"`
+	// CachedTokens is how many of the prompt tokens the server had in its cache, as far as
+	// it reports them.
+	CachedTokens int64 `json:"cached_tokens,omitempty" jsonschema:"minimum=0"`
+	// ReasoningTokens is how many of the completion tokens are a model's reasoning, as far
+	// as the server reports them.
+	ReasoningTokens int64 `json:"reasoning_tokens,omitempty" jsonschema:"minimum=0"`
 	// WastedTokens is the number of tokens that were generated and not kept.
 	WastedTokens int64 `json:"wasted_tokens,omitempty" jsonschema:"minimum=0"`
 	// WastedEstimated is how many of the wasted tokens are estimates.
@@ -273,6 +279,7 @@ func (c Counts) check() error {
 	}
 	return cmp.Or(count("ok", c.OK), count("failed", c.Failed), count("prompt_tokens", c.PromptTokens),
 		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens),
+		count("cached_tokens", c.CachedTokens), count("reasoning_tokens", c.ReasoningTokens),
 		count("wasted_estimated", c.WastedEstimated), count("token_nano_usd", c.TokenNanoUSD),
 		count("usage_unknown", c.UsageUnknown), count("kept", c.Kept), count("kept_failed", c.KeptFailed))
 }

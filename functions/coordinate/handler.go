@@ -228,7 +228,8 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	e := run.Event{Kind: run.Finalized, Counts: shard.Counts{
 		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
-		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept, WastedEstimated: s.WastedEstimated,
+		CachedTokens: s.CachedTokens, ReasoningTokens: s.ReasoningTokens, WastedEstimated: s.WastedEstimated,
+		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown, Kept: kept,
 	}}
 	e.RefusedLines = s.RefusedLines()
 	for _, r := range s.Roles {

@@ -23,6 +23,8 @@ func roleCounts(m record.Manifest, s run.State, t totals) (out []record.RoleCoun
 				c.CompletionTokens -= other.CompletionTokens
 				c.WastedTokens -= other.WastedTokens
 				c.WastedEstimated -= other.WastedEstimated
+				c.CachedTokens -= other.CachedTokens
+				c.ReasoningTokens -= other.ReasoningTokens
 			}
 		case n <= len(t.roles):
 			c = t.roles[n-1]

@@ -96,7 +96,8 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass,
 		UsageUnknown: t.counts.UsageUnknown, Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
 		CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
-		WastedEstimated: t.counts.WastedEstimated,
+		WastedEstimated: t.counts.WastedEstimated, CachedTokens: t.counts.CachedTokens,
+		ReasoningTokens: t.counts.ReasoningTokens,
 		Model:           m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
 		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
 	}

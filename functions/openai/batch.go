@@ -63,10 +63,22 @@ type Counts struct {
 
 // Usage counts tokens.
 type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
-	TotalTokens  int64 `json:"total_tokens"`
+	InputTokens   int64         `json:"input_tokens"`
+	InputDetails  InputDetails  `json:"input_tokens_details"`
+	OutputTokens  int64         `json:"output_tokens"`
+	OutputDetails OutputDetails `json:"output_tokens_details"`
+	TotalTokens   int64         `json:"total_tokens"`
 }
+
+// InputDetails and OutputDetails are parts of the tokens, as far as servers report them.
+type (
+	InputDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	}
+	OutputDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	}
+)
 
 // announceAfter is how long after it was announced a batch without a run is announced again,
 // when a client asks for it: the event may have been lost with the process that sent it.
@@ -178,10 +190,15 @@ func (v view) batch() Batch {
 	}
 	b.RequestCounts = Counts{Total: r.Items.Total, Completed: r.Items.Done, Failed: r.Items.Failed}
 	if r.Tokens.Prompt+r.Tokens.Completion > 0 {
-		b.Usage = &Usage{r.Tokens.Prompt, r.Tokens.Completion, r.Tokens.Prompt + r.Tokens.Completion}
+		b.Usage = &Usage{InputTokens: r.Tokens.Prompt, InputDetails: InputDetails{r.Tokens.Cached},
+			OutputTokens: r.Tokens.Completion, OutputDetails: OutputDetails{r.Tokens.Reasoning},
+			TotalTokens: r.Tokens.Prompt + r.Tokens.Completion}
 	}
 	if r.StartedAt != nil {
 		b.InProgressAt = unix(*r.StartedAt)
+	}
+	if r.FinalizingAt != nil && b.Status != "cancelling" {
+		b.FinalizingAt = unix(*r.FinalizingAt)
 	}
 	v.setEnd(&b)
 	return b
@@ -222,7 +239,10 @@ func (v view) setEnd(b *Batch) {
 	at := unix(*v.run.EndedAt)
 	switch b.Status {
 	case "completed":
-		b.CompletedAt, b.FinalizingAt = at, at
+		b.CompletedAt = at
+		if b.FinalizingAt == nil { // the run is of an earlier version
+			b.FinalizingAt = at
+		}
 	case "cancelled":
 		b.CancelledAt = at
 	case "expired":

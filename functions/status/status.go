@@ -97,6 +97,9 @@ type Status struct {
 	LastRowAt *time.Time `json:"last_row_at"` // by the workers that hold its shards
 	Deadline  *time.Time `json:"deadline"`
 	EndedAt   *time.Time `json:"ended_at"`
+	// FinalizingAt is when all items had ended and the output files were begun; nil in runs of
+	// earlier versions, too.
+	FinalizingAt *time.Time `json:"finalizing_at,omitempty"`
 	// Outputs is the key of completions.jsonl, which exists once the run has
 	// ended.
 	Outputs string `json:"outputs"`
@@ -165,6 +168,10 @@ type Tokens struct {
 	Wasted     int64 `json:"wasted"` // spent on answers that were discarded
 	// WastedEstimated is how many of Wasted are estimates.
 	WastedEstimated int64 `json:"wasted_estimated,omitempty"`
+	// Cached are those of Prompt that servers had in their caches, and Reasoning those of
+	// Completion that are a model's reasoning, as far as servers report them.
+	Cached    int64 `json:"cached,omitempty"`
+	Reasoning int64 `json:"reasoning,omitempty"`
 }
 
 // Progress is what the documents say about a run.
@@ -215,7 +222,8 @@ func Of(p Progress, now time.Time) Status {
 		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.Sent(),
 			Done: st.Done.Set.Len()},
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
-			Wasted: st.Counts.WastedTokens, WastedEstimated: st.Counts.WastedEstimated},
+			Wasted: st.Counts.WastedTokens, WastedEstimated: st.Counts.WastedEstimated,
+			Cached: st.Counts.CachedTokens, Reasoning: st.Counts.ReasoningTokens},
 		Shares:    sharesOf(p, now),
 		Blockers:  []Blocker{},
 		Parent:    m.Parent.Masked(),
@@ -223,9 +231,11 @@ func Of(p Progress, now time.Time) Status {
 		StartedAt: timeOrNil(st.StartedAt),
 		Deadline:  timeOrNil(st.Deadline),
 		EndedAt:   timeOrNil(st.EndedAt),
-		Outputs:   record.OutputKey(m.Run, record.CompletionsFile),
-		Errors:    record.OutputKey(m.Run, record.ErrorsFile),
-		Summary:   record.OutputKey(m.Run, record.SummaryFile),
+
+		FinalizingAt: timeOrNil(st.FinalizingAt),
+		Outputs:      record.OutputKey(m.Run, record.CompletionsFile),
+		Errors:       record.OutputKey(m.Run, record.ErrorsFile),
+		Summary:      record.OutputKey(m.Run, record.SummaryFile),
 	}
 	for _, in := range m.Inputs {
 		s.Inputs = append(s.Inputs, in.Key)

@@ -112,6 +112,11 @@ type Rest struct {
 type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
+	// CachedTokens are those of PromptTokens that the server had in its cache, and
+	// ReasoningTokens those of CompletionTokens that are a model's reasoning; 0 where it does
+	// not report them.
+	CachedTokens    int64 `json:"-"`
+	ReasoningTokens int64 `json:"-"`
 	// Unknown says that the server did not report both numbers: they are then
 	// estimates, for budgets, rates and wasted tokens.
 	Unknown bool `json:"-"`

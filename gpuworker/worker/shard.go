@@ -70,6 +70,9 @@ type Shard struct {
 // no row.
 type Tokens struct {
 	Prompt, Completion, Wasted int64
+	// Cached are those of Prompt that the server had in its cache, and Reasoning those of
+	// Completion that are a model's reasoning.
+	Cached, Reasoning int64
 	// Unknown says that the server did not report them, and they are estimates.
 	Unknown bool
 	// Finish is the finish reason of an output row's answer; "" is not counted.
@@ -196,6 +199,8 @@ func (s *Shard) put(item int, row []byte, class fault.Class, t Tokens) bool {
 	c.PromptTokens += t.Prompt
 	c.CompletionTokens += t.Completion
 	c.WastedTokens += t.Wasted
+	c.CachedTokens += t.Cached
+	c.ReasoningTokens += t.Reasoning
 	if class == "" {
 		c.OK++
 		if t.Finish != "" {

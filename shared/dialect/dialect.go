@@ -77,7 +77,11 @@ type Rest struct {
 type Usage struct {
 	PromptTokens     int64
 	CompletionTokens int64
-	Unknown          bool
+	// CachedTokens and ReasoningTokens are parts of the two, as far as the server reports
+	// them. Rows have them among what else the server sent.
+	CachedTokens, ReasoningTokens int64
+
+	Unknown bool
 }
 
 // Model describes the model of a run and its settings, for item ids and output rows.

@@ -11,7 +11,7 @@ func EventCounts(c shard.Counts) events.Counts {
 	out := events.Counts{OK: c.OK, Failed: c.Failed, ByClass: c.ByClass, PromptTokens: c.PromptTokens,
 		CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens, WastedEstimated: c.WastedEstimated,
 		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed,
-		TokenNanoUSD: c.TokenNanoUSD}
+		TokenNanoUSD: c.TokenNanoUSD, CachedTokens: c.CachedTokens, ReasoningTokens: c.ReasoningTokens}
 	if len(c.Machines) > 0 {
 		out.Machines = make(map[string]events.MachineUse, len(c.Machines))
 	}
@@ -26,7 +26,7 @@ func ShardCounts(c events.Counts) shard.Counts {
 	out := shard.Counts{OK: c.OK, Failed: c.Failed, ByClass: c.ByClass, PromptTokens: c.PromptTokens,
 		CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens, WastedEstimated: c.WastedEstimated,
 		Finish: c.Finish, UsageUnknown: c.UsageUnknown, Kept: c.Kept, KeptFailed: c.KeptFailed,
-		TokenNanoUSD: c.TokenNanoUSD}
+		TokenNanoUSD: c.TokenNanoUSD, CachedTokens: c.CachedTokens, ReasoningTokens: c.ReasoningTokens}
 	if len(c.Machines) > 0 {
 		out.Machines = make(cost.Uses, len(c.Machines))
 	}

@@ -26,6 +26,8 @@ type Summary struct {
 	CompletionTokens int64          `json:"completion_tokens"`
 	WastedTokens     int64          `json:"wasted_tokens"`
 	WastedEstimated  int64          `json:"wasted_estimated,omitempty"` // of the wasted tokens
+	CachedTokens     int64          `json:"cached_tokens,omitempty"`    // of the prompt tokens, as servers report them
+	ReasoningTokens  int64          `json:"reasoning_tokens,omitempty"` // of the completion tokens, likewise
 	CostUSD          float64        `json:"cost_usd"`                   // the sum of the lines of Cost
 	Cost             Cost           `json:"cost"`
 	Budgets          []Budget       `json:"budgets,omitempty"` // of the run, with what it spent of them

@@ -64,7 +64,8 @@ func TestEveryMemberIsKeptTheSameStreamedAndWhole(t *testing.T) {
 			whole: `{"id":"x","created":5,"object":"chat.completion","system_fingerprint":"fp","service_tier":"batch",` +
 				`"timings":{"ms":1},"prompt_logprobs":[null,{"1":{"logprob":-1.50}}],"kv":null,"list":[],"choices":[{"message":` +
 				`{"content":"ab"},"finish_reason":"stop","stop_reason":"###","token_ids":[1,2,3]}],"usage":{"prompt_tokens":9,` +
-				`"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":64},"queue_time":0.5}}`,
+				`"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":6},` +
+				`"completion_tokens_details":{"reasoning_tokens":2},"queue_time":0.5}}`,
 			pieces: []string{
 				`{"id":"x","created":5,"service_tier":"batch","prompt_logprobs":[null,{"1":{"logprob":-1.50}}],` +
 					`"choices":[{"delta":{"content":"a"},"token_ids":[1]}]}`,
@@ -72,10 +73,11 @@ func TestEveryMemberIsKeptTheSameStreamedAndWhole(t *testing.T) {
 				`{"id":"y","created":6,"service_tier":"batch","obfuscation":"xx","choices":[{"delta":{},"token_ids":[3],` +
 					`"finish_reason":"stop","stop_reason":"###"}]}`,
 				`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,` +
-					`"prompt_tokens_details":{"cached_tokens":64}}}`},
-			want: engine.Answer{Text: "ab", FinishReason: "stop", Usage: engine.Usage{PromptTokens: 9, CompletionTokens: 3},
+					`"prompt_tokens_details":{"cached_tokens":6},"completion_tokens_details":{"reasoning_tokens":2}}}`},
+			want: engine.Answer{Text: "ab", FinishReason: "stop",
+				Usage: engine.Usage{PromptTokens: 9, CompletionTokens: 3, CachedTokens: 6, ReasoningTokens: 2},
 				Rest: engine.Rest{Choice: []byte(`{"stop_reason":"###","token_ids":[1,2,3]}`),
-					Usage: []byte(`{"prompt_tokens_details":{"cached_tokens":64}}`),
+					Usage: []byte(`{"completion_tokens_details":{"reasoning_tokens":2},"prompt_tokens_details":{"cached_tokens":6}}`),
 					Body:  []byte(`{"prompt_logprobs":[null,{"1":{"logprob":-1.50}}],"service_tier":"batch"}`)}},
 		},
 		{

@@ -33,6 +33,12 @@ func (p *parts) tokens() (u engine.Usage, details []byte) {
 			setCount(&u.CompletionTokens, v)
 		case "total_tokens":
 			setCount(&total, v)
+		case "prompt_tokens_details", "input_tokens_details":
+			setDetail(&u.CachedTokens, v, "cached_tokens")
+			return further.add(name, v, 0)
+		case "completion_tokens_details", "output_tokens_details":
+			setDetail(&u.ReasoningTokens, v, "reasoning_tokens")
+			return further.add(name, v, 0)
 		default:
 			if !strings.HasSuffix(string(name), "_time") { // differs in every answer
 				return further.add(name, v, 0)
@@ -46,6 +52,8 @@ func (p *parts) tokens() (u engine.Usage, details []byte) {
 		}
 		u.CompletionTokens = 0
 	}
+	u.CachedTokens = min(u.CachedTokens, max(u.PromptTokens, 0))
+	u.ReasoningTokens = min(u.ReasoningTokens, max(u.CompletionTokens, 0))
 	if u.Unknown = u.PromptTokens < 0 || u.CompletionTokens < 0; u.Unknown {
 		u.PromptTokens = max(u.PromptTokens, 0)
 		if u.CompletionTokens < 0 {
@@ -65,6 +73,19 @@ func setCount(to *int64, v []byte) {
 	if err == nil && f >= 0 && f < maxCount && f == math.Trunc(f) {
 		*to = int64(f)
 	}
+}
+
+// setDetail sets a count that is a member of an object of details.
+func setDetail(to *int64, details []byte, member string) {
+	if !rawjson.IsObject(details) {
+		return
+	}
+	_ = rawjson.Members(details, func(name, v []byte) error { // it is part of one that has been walked
+		if string(name) == member {
+			setCount(to, v)
+		}
+		return nil
+	})
 }
 
 // usageSoFar returns what the answer has cost so far, as far as it is known.

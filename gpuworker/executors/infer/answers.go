@@ -76,9 +76,11 @@ func (a *answers) put(row []byte, r dialect.Result) []byte {
 // counts once, as in one request with n answers. Of several finish reasons the
 // first that is not stop counts.
 func (a *answers) tokens() worker.Tokens {
-	t := worker.Tokens{Prompt: a.got[0].Usage.PromptTokens, Finish: shard.FinishStop}
+	t := worker.Tokens{Prompt: a.got[0].Usage.PromptTokens, Cached: a.got[0].Usage.CachedTokens,
+		Finish: shard.FinishStop}
 	for _, g := range a.got {
 		t.Completion += g.Usage.CompletionTokens
+		t.Reasoning += g.Usage.ReasoningTokens
 		t.Unknown = t.Unknown || g.Usage.Unknown
 		if t.Finish == shard.FinishStop {
 			t.Finish = cmp.Or(g.FinishReason, shard.FinishNone)

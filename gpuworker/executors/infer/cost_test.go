@@ -168,7 +168,7 @@ func TestC19RowSaysThatMaxTokensWasLowered(t *testing.T) {
 }
 
 // cutter is an engine whose answers to prompts with "long" are cut, and to prompts
-// with "mute" have neither a finish reason nor usage.
+// with "mute" have neither a finish reason nor usage; those with "cached" have details of theirs.
 type cutter struct{ engine.Engine }
 
 func (e cutter) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
@@ -178,11 +178,13 @@ func (e cutter) Answer(ctx context.Context, r engine.Request, progress func()) (
 		a.FinishReason = "length"
 	case strings.Contains(body, "mute"):
 		a.FinishReason, a.Usage.Unknown = "", true
+	case strings.Contains(body, "cached"):
+		a.Usage.CachedTokens, a.Usage.ReasoningTokens = 3, 2
 	}
 	return a, err
 }
 
-func TestFinishReasonsAndUnknownUsageAreCounted(t *testing.T) {
+func TestFinishReasonsAndUsageAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := inputtest.Manifest(0)
@@ -191,11 +193,11 @@ func TestFinishReasonsAndUnknownUsageAreCounted(t *testing.T) {
 			return fmt.Sprintf(`{"custom_id":%q,"url":"/v1/completions","body":{"prompt":%q%s}}`, id, prompt, more) + "\n"
 		}
 		d := newFixture(t, m, line("a", "x", "")+line("b", "a long one", `,"n":2`)+line("c", "mute", "")+line("d", "y",
-			""), nil)
+			"")+line("e", "cached", `,"n":2`), nil)
 		d.work(time.Minute, func(c *infer.Config) { c.Engine = cutter{c.Engine} })
 		doc := d.shard()
-		if c := doc.Counts; c.OK != 4 || c.Finish["length"] != 1 || c.Finish["none"] != 1 || len(c.Finish) != 2 ||
-			c.UsageUnknown != 1 {
+		if c := doc.Counts; c.OK != 5 || c.Finish["length"] != 1 || c.Finish["none"] != 1 || len(c.Finish) != 2 ||
+			c.UsageUnknown != 1 || c.CachedTokens != 3 || c.ReasoningTokens != 4 {
 			t.Errorf("counts %+v", c)
 		}
 	})

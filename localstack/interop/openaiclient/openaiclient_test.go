@@ -48,34 +48,55 @@ func nodeOf(folder string) string { return filepath.Join(folder, "bin", "node") 
 func TestOpenAIsClientsRunBatches(t *testing.T) {
 	t.Parallel()
 	folder := installed(t)
-	if err := scenarios.NoteSources(filepath.Join("..", "..", "..")); err != nil {
-		t.Fatal(err)
-	}
-	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs+"/", "rollout/scripts/rollout",
-		"rollout/scripts/fakellm")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the programs: %v\n%s", err, out)
-	}
+	built := programs(t)
 	for client, command := range map[string][]string{
 		"Python": {pythonOf(folder), "batches.py"},
 		"Node":   {nodeOf(folder), "batches.mjs", folder},
 	} {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
-			engine := start(t, `^(http://\S+)`, filepath.Join(programs, "fakellm"), "--latency", "5ms",
-				"--hang", "hang on this one")
-			api := start(t, `\(API at (http://[^)]+)\)`, filepath.Join(programs, "rollout"), "up", "--dir", t.TempDir(),
-				"--engine", engine, "--workers", "0", "--listen", "127.0.0.1:0")
-			run(t, append(command, api+"/v1")...)
+			run(t, append(command, up(t, built)+"/v1")...)
 		})
 	}
+}
+
+// LiteLLM's library runs a batch; it needs the address of the API and no more.
+func TestLiteLLMRunsABatch(t *testing.T) {
+	t.Parallel()
+	folder := installed(t)
+	run(t, pythonOf(folder), "litellm_batch.py", up(t, programs(t))+"/v1")
+}
+
+// programs builds the programs, and returns their folder.
+func programs(t *testing.T) string {
+	t.Helper()
+	if err := scenarios.NoteSources(filepath.Join("..", "..", "..")); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/", "rollout/scripts/rollout",
+		"rollout/scripts/fakellm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the programs: %v\n%s", err, out)
+	}
+	return folder
+}
+
+// up starts an installation with a scripted server, and returns the address of its API. The
+// server never answers prompts with "hang on this one".
+func up(t *testing.T, built string) string {
+	t.Helper()
+	engine := start(t, `^(http://\S+)`, filepath.Join(built, "fakellm"), "--latency", "5ms", "--hang", "hang on this one")
+	return start(t, `\(API at (http://[^)]+)\)`, filepath.Join(built, "rollout"), "up", "--dir", t.TempDir(),
+		"--engine", engine, "--workers", "0", "--listen", "127.0.0.1:0")
 }
 
 // run runs a script, whose exit code is the number of checks that failed.
 func run(t *testing.T, command ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "LITELLM_LOCAL_MODEL_COST_MAP=True") // it asks the network for prices otherwise
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }

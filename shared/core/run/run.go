@@ -158,7 +158,9 @@ type State struct {
 	SavedAt   time.Time `json:"saved_at"`
 	StartedAt time.Time `json:"started_at,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	Effects   Effects   `json:"effects,omitempty"`
+	// FinalizingAt is when all items had ended and the output files were begun.
+	FinalizingAt time.Time `json:"finalizing_at,omitzero"`
+	Effects      Effects   `json:"effects,omitempty"`
 }
 
 // Outcomes counts items by how they ended.

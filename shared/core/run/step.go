@@ -252,6 +252,7 @@ func (d *decider) settle() {
 	case Planning, Running, Pausing, Paused, Interrupted:
 		if d.allDone() {
 			d.Phase, d.Reason, d.FrozenFrontier = Finalizing, ReasonDone, d.Shards
+			d.FinalizingAt = d.now
 			d.Message, d.Retries = "", 0
 			d.effect(Effect{Kind: Finalize})
 			return

@@ -129,7 +129,7 @@ func (d *decider) settleEnding() {
 	}
 	// While planning continues, wait: its items belong to the run too.
 	if d.Complete || d.Growing || d.world.PlanProblem != "" {
-		d.Phase, d.Retries = Finalizing, 0
+		d.Phase, d.Retries, d.FinalizingAt = Finalizing, 0, d.now
 		d.effect(Effect{Kind: Finalize})
 	}
 }

@@ -23,6 +23,8 @@ func (c *Counts) Add(o Counts) {
 	c.PromptTokens += o.PromptTokens
 	c.CompletionTokens += o.CompletionTokens
 	c.WastedTokens += o.WastedTokens
+	c.CachedTokens += o.CachedTokens
+	c.ReasoningTokens += o.ReasoningTokens
 	c.WastedEstimated += o.WastedEstimated
 	c.UsageUnknown += o.UsageUnknown
 	c.Kept += o.Kept
@@ -59,7 +61,8 @@ func (c Counts) HasAnswers() bool {
 // items.
 func (c Counts) TokensOnly() Counts {
 	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
-		WastedEstimated: c.WastedEstimated, Machines: c.Machines, TokenNanoUSD: c.TokenNanoUSD}
+		CachedTokens: c.CachedTokens, ReasoningTokens: c.ReasoningTokens, WastedEstimated: c.WastedEstimated,
+		Machines: c.Machines, TokenNanoUSD: c.TokenNanoUSD}
 }
 
 // AddFinish counts an answered item by its finish reason, as the server wrote it.

@@ -73,6 +73,11 @@ type Counts struct {
 	PromptTokens     int64          `json:"prompt_tokens,omitempty"`
 	CompletionTokens int64          `json:"completion_tokens,omitempty"`
 	WastedTokens     int64          `json:"wasted_tokens,omitempty"`
+	// CachedTokens are those of PromptTokens that the server had in its cache, and
+	// ReasoningTokens those of CompletionTokens that are a model's reasoning, as far as it
+	// reports them.
+	CachedTokens    int64 `json:"cached_tokens,omitempty"`
+	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
 	// WastedEstimated is how many of WastedTokens are estimates: of answers that were
 	// not streamed, and not finished.
 	WastedEstimated int64 `json:"wasted_estimated,omitempty"`
