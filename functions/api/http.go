@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sort"
-	"strconv"
 	"strings"
-	"time"
 
-	"rollout/functions/status"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
@@ -26,29 +24,39 @@ import (
 // carry it as a bearer token. The paths of probes.PublicPaths need no token.
 //
 //	GET  /healthz, /readyz, /metrics  see package probes
-//	GET  /v1/runs?limit=&since=       {"runs":[Status…],"more":n}: open runs and the ended ones that ended last
-//	                                  (100, or limit), or since then; newest first; n more have ended
+//	GET  /v1/session                  see listen.Sessions
+//	GET  /v1/runs?limit=&since=&after=&phase=
+//	                                  {"runs":[Status…],"next":…}: see RunsPage
 //	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Submission
 //	GET  /v1/runs/{id}                Status
 //	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
-//	GET  /v1/workers                  {"workers":[WorkerStatus…]}
-//	GET  /v1/overview?limit=&since=   Overview: runs, workers, queues, uploads
+//	GET  /v1/workers                  {"workers":[WorkerStatus…],"more":n}: n more do not fit in
+//	GET  /v1/overview?limit=&since=   OverviewPage: runs, workers, queues, uploads
 //
-// Errors are {"error":{"kind":"not_found","message":"…"}}. What others answer, at the paths of
-// their mounts, they bound themselves.
+// Errors are {"error":{"kind":"not_found","message":"…"}}. Answers have at most 64 KiB, and a weak
+// ETag. What others answer, at the paths of their mounts, they bound themselves.
+//
+// A browser that has signed in at /v1/session sends a cookie instead of the token. Requests that
+// change something are refused if they come from a page of another site.
 func (s *Service) Handler(token secret.Value, v probes.Probes, others ...Mount) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", listen.DefaultBounds().Within(s.endpoints(v)))
+	sessions := listen.NewSessions(token, s.ports.Clock)
+	mux.Handle("/", listen.DefaultBounds().Within(s.endpoints(v, sessions)))
 	for _, m := range others {
 		for _, path := range m.Paths {
 			mux.Handle(path, m.Handler)
 			mux.Handle(path+"/", m.Handler)
 		}
 	}
-	return listen.Bounds{}.Guard(token, mux, probes.PublicPaths...)
+	return listen.Bounds{}.GuardSessions(sessions, mux, isPublic)
+}
+
+// isPublic reports whether a path needs no token.
+func isPublic(path string) bool {
+	return path == listen.SessionPath || slices.Contains(probes.PublicPaths, path)
 }
 
 // Mount is a further API behind the same guard.
@@ -60,27 +68,38 @@ type Mount struct {
 // AuthenticatedHandler is Handler behind something that authenticates requests,
 // such as a cloud. It answers only requests for which admitted returns true.
 func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v probes.Probes) http.Handler {
-	return listen.DefaultBounds().GuardFunc(admitted, s.endpoints(v))
+	noToken := listen.NewSessions(secret.Value{}, s.ports.Clock)
+	return listen.DefaultBounds().GuardFunc(admitted, s.endpoints(v, noToken))
 }
 
-func (s *Service) endpoints(v probes.Probes) http.Handler {
-	return s.throttle.limit(s.mux(v))
+func (s *Service) endpoints(v probes.Probes, sessions *listen.Sessions) http.Handler {
+	return s.throttle.limit(s.mux(v, sessions))
 }
 
-func (s *Service) mux(v probes.Probes) http.Handler {
+// routes are the endpoints that answer with JSON, by path.
+func (s *Service) routes() map[string]methods {
+	return map[string]methods{
+		"/v1/runs":              {http.MethodGet: s.getRuns, http.MethodPost: s.postRun},
+		"/v1/runs/{id}":         {http.MethodGet: s.getRun},
+		"/v1/runs/{id}/explain": {http.MethodGet: s.getExplanation},
+		"/v1/runs/{id}/pause":   {http.MethodPost: s.steer(s.Pause)},
+		"/v1/runs/{id}/resume":  {http.MethodPost: s.steer(s.Resume)},
+		"/v1/runs/{id}/stop":    {http.MethodPost: s.steer(s.Stop)},
+		"/v1/runs/{id}/retry":   {http.MethodPost: s.postRetry},
+		"/v1/workers":           {http.MethodGet: s.getWorkers},
+		"/v1/overview":          {http.MethodGet: s.getOverview},
+	}
+}
+
+func (s *Service) mux(v probes.Probes, sessions *listen.Sessions) http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range probes.Paths {
 		mux.Handle(path, v.Handler())
 	}
-	mux.Handle("/v1/runs", methods{http.MethodGet: s.getRuns, http.MethodPost: s.postRun})
-	mux.Handle("/v1/runs/{id}", methods{http.MethodGet: s.getRun})
-	mux.Handle("/v1/runs/{id}/explain", methods{http.MethodGet: s.getExplanation})
-	mux.Handle("/v1/runs/{id}/pause", methods{http.MethodPost: s.steer(s.Pause)})
-	mux.Handle("/v1/runs/{id}/resume", methods{http.MethodPost: s.steer(s.Resume)})
-	mux.Handle("/v1/runs/{id}/stop", methods{http.MethodPost: s.steer(s.Stop)})
-	mux.Handle("/v1/runs/{id}/retry", methods{http.MethodPost: s.postRetry})
-	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
-	mux.Handle("/v1/overview", methods{http.MethodGet: s.getOverview})
+	for path, m := range s.routes() {
+		mux.Handle(path, m)
+	}
+	mux.Handle(listen.SessionPath, sessions)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		listen.WriteError(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
@@ -114,40 +133,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		listen.WriteError(w, statusCode(err), fault.KindOf(err).String(), err.Error())
 		return
 	}
-	listen.WriteJSON(w, code, body)
-}
-
-func (s *Service) getRuns(r *http.Request) (int, any, error) {
-	page, err := pageOf(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	runs, err := s.Runs(r.Context(), page)
-	return http.StatusOK, runs, err
-}
-
-// endedRuns is how many ended runs a page has, unless the request says how many, up to
-// maxEndedRuns.
-const (
-	endedRuns    = 100
-	maxEndedRuns = 10_000
-)
-
-// pageOf returns which ended runs the request is for.
-func pageOf(r *http.Request) (page status.Page, err error) {
-	q := r.URL.Query()
-	page.Limit = endedRuns
-	if v := q.Get("limit"); v != "" {
-		if page.Limit, err = strconv.Atoi(v); err != nil || page.Limit < 1 || page.Limit > maxEndedRuns {
-			return page, fault.New(fault.Invalid, "limit=%.20s must be a number of ended runs from 1 to %d", v, maxEndedRuns)
-		}
-	}
-	if v := q.Get("since"); v != "" {
-		if page.Since, err = time.Parse(time.RFC3339, v); err != nil {
-			return page, fault.New(fault.Invalid, "since=%.40s must be a time like 2026-03-01T12:00:00Z", v)
-		}
-	}
-	return page, nil
+	write(w, r, code, body)
 }
 
 func (s *Service) getRun(r *http.Request) (int, any, error) {
@@ -155,23 +141,9 @@ func (s *Service) getRun(r *http.Request) (int, any, error) {
 	return http.StatusOK, st, err
 }
 
-func (s *Service) getWorkers(r *http.Request) (int, any, error) {
-	workers, err := s.Workers(r.Context())
-	return http.StatusOK, map[string][]status.WorkerStatus{"workers": workers}, err
-}
-
 func (s *Service) getExplanation(r *http.Request) (int, any, error) {
 	e, err := s.Explain(r.Context(), identity.RunID(r.PathValue("id")), r.URL.Query().Get("item"))
 	return http.StatusOK, e, err
-}
-
-func (s *Service) getOverview(r *http.Request) (int, any, error) {
-	page, err := pageOf(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	o, err := s.Overview(r.Context(), page)
-	return http.StatusOK, o, err
 }
 
 func (s *Service) postRun(r *http.Request) (int, any, error) {

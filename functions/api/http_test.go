@@ -64,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 		"explanation":             {get(a + "/explain"), 200, `"story":["submitted at`},
 		"explanation of an item":  {get(a + "/explain?item=x%2F1"), 404, `the input prompts/nightly.jsonl is gone`},
 		"overview":                {get("/v1/overview"), 200, `"uploads":[{"key":"prompts/x.jsonl"`},
-		"workers":                 {get("/v1/workers"), 200, `{"workers":[]}`},
+		"workers":                 {get("/v1/workers"), 200, `{"workers":[],"more":0}`},
 		"unknown run":             {get("/v1/runs/" + string(runB)), 404, `"kind":"not_found"`},
 		"pause":                   {post(a+"/pause", `{"reason":"lunch"}`), 202, `"run_id"`},
 		"pause without a body":    {post(a+"/pause", ""), 202, `"run_id"`},

@@ -20,12 +20,13 @@ import (
 const (
 	requestsPerSecond, requestsAtOnce = 10, 50
 	probesPerSecond, probesAtOnce     = 1, 10
+	signInsPerSecond, signInsAtOnce   = 2, 20
 )
 
 // Throttled returns the service with an API that answers no more than 10 requests a second,
-// and 50 at once, and of the public paths 1 and 10. It refuses the others with 429 and
-// Retry-After before it reads anything. Public paths have a bucket of their own, so that
-// strangers can't use up what callers with a token have.
+// and 50 at once, of the public paths 1 and 10, and of those to sign in 2 and 20. It refuses the
+// others with 429 and Retry-After before it reads anything. What needs no token has buckets of its
+// own, so that strangers can't use up what callers with a token have.
 //
 // The buckets are those of one process, without a document for all: a refusal must cost
 // nothing. Where an instance of a function answers one request at a time, a bucket
@@ -42,6 +43,7 @@ type throttle struct {
 	clock    clock.Clock
 	requests *rate.Limiter
 	probes   *rate.Limiter // of the public paths
+	signIns  *rate.Limiter // of the session
 }
 
 func newThrottle(c clock.Clock) *throttle {
@@ -49,6 +51,7 @@ func newThrottle(c clock.Clock) *throttle {
 		clock:    c,
 		requests: rate.NewLimiter(requestsPerSecond, requestsAtOnce),
 		probes:   rate.NewLimiter(probesPerSecond, probesAtOnce),
+		signIns:  rate.NewLimiter(signInsPerSecond, signInsAtOnce),
 	}
 }
 
@@ -59,8 +62,11 @@ func (t *throttle) limit(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bucket := t.requests
-		if slices.Contains(probes.PublicPaths, r.URL.Path) {
+		switch {
+		case slices.Contains(probes.PublicPaths, r.URL.Path):
 			bucket = t.probes
+		case r.URL.Path == listen.SessionPath:
+			bucket = t.signIns
 		}
 		if wait := take(bucket, t.clock.Now()); wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))

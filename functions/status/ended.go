@@ -44,12 +44,14 @@ func (s Status) Ended() time.Time {
 type Page struct {
 	Limit int       // at most so many, those that ended last; 0 reads all
 	Since time.Time // only runs that ended since; zero for any
+	After string    // only the entries behind that key; "" for all
 }
 
 // Ended are ended runs.
 type Ended struct {
 	Runs []Status // the last to end first
-	More int      // how many more there are
+	More int      // how many more there are; of all, also if the page is after an entry
+	All  int      // how many there are
 	// Expired is how many runs had ended and have no documents any more.
 	Expired int
 	// Indexed is false if the index of runs is not complete yet: then it has no runs, and
@@ -74,9 +76,16 @@ func (r *Reader) Ended(ctx context.Context, page Page) (out Ended, err error) {
 	if err := decodeDoc(docs[0], &index); err != nil || !index.Built {
 		return out, err
 	}
-	out.Indexed, out.Expired = true, index.Expired
+	out.Indexed, out.Expired, out.All = true, index.Expired, index.Ended
 	defer func() { out.More = max(0, index.Ended-len(out.Runs)) }()
-	for after, entries := docs[0].Key, docs[1:]; ; {
+	after, entries := docs[0].Key, docs[1:]
+	if page.After != "" {
+		after = page.After
+		if entries, err = r.ports.Docs.List(ctx, record.EndedPrefix, after, limit); err != nil {
+			return out, fault.Wrap(err, "list the ended runs")
+		}
+	}
+	for {
 		for _, d := range entries {
 			if page.over(d.Key, len(out.Runs)) {
 				return out, nil

@@ -250,7 +250,7 @@ func TestAPIOnLambdaRequiresTheToken(t *testing.T) {
 		return api.Invoke(t, event, time.Minute).Body
 	}
 	for what, c := range map[string]struct{ path, token, want string }{
-		"runs":            {"/v1/runs", "s3cret", `{"runs":[],"more":0}`},
+		"runs":            {"/v1/runs", "s3cret", `{"runs":[],"more":0,`},
 		"a wrong token":   {"/v1/runs", "guess", `"statusCode":401`},
 		"no token":        {"/v1/runs", "", `"statusCode":401`},
 		"health":          {"/healthz", "", `"statusCode":200`},

@@ -2,8 +2,6 @@ package listen
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -24,18 +22,45 @@ func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 // Value) it accepts only requests to localhost; with one, only those that carry it
 // as a bearer token. Requests to the paths in open need no token.
 func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
+	isOpen := func(path string) bool { return slices.Contains(open, path) }
+	return b.guard(token, isOpen, func(*http.Request) bool { return false }, next)
+}
+
+// GuardSessions is Guard for an API that browsers use, too: it also accepts requests that carry
+// the cookie of a session. It refuses requests that change something and that the page of
+// another site sends, whatever they carry. open reports which paths need no token.
+func (b Bounds) GuardSessions(s *Sessions, next http.Handler, open func(path string) bool) http.Handler {
+	return refuseOtherSites(b.guard(s.token, open, s.Admits, next))
+}
+
+func (b Bounds) guard(token secret.Value, open func(path string) bool, admits func(*http.Request) bool,
+	next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case token.Reveal() == "" && !isLocalRequest(r):
 			WriteError(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests to localhost from localhost")
 			return
-		case token.Reveal() != "" && !slices.Contains(open, r.URL.Path) && !hasBearerToken(r, token):
+		case token.Reveal() != "" && !open(r.URL.Path) && !hasBearerToken(r, token) && !admits(r):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			WriteError(w, http.StatusUnauthorized, fault.Denied.String(),
 				"a bearer token is needed: the value of the secret "+TokenSecret)
 			return
 		}
 		b.serve(w, r, next)
+	})
+}
+
+// refuseOtherSites refuses requests that a page of another site sends and that change something.
+// Browsers say in Sec-Fetch-Site or Origin where a request comes from; other clients say neither.
+func refuseOtherSites(next http.Handler) http.Handler {
+	check := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := check.Check(r); err != nil {
+			WriteError(w, http.StatusForbidden, fault.Denied.String(),
+				"a page of another site may not ask for this: open the page of this address")
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -69,11 +94,9 @@ func (b Bounds) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	next.ServeHTTP(w, r)
 }
 
-// hasBearerToken compares in constant time, which also hides the token's length.
 func hasBearerToken(r *http.Request, token secret.Value) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	return strings.EqualFold(scheme, "Bearer") && sameToken(strings.TrimSpace(given), token)
 }
 
 // loopback reports whether the host is this machine only. It looks up no name, since
@@ -121,10 +144,15 @@ func WriteJSON(w http.ResponseWriter, code int, body any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	WriteRaw(w, code, b)
+}
+
+// WriteRaw answers with a body that is JSON already.
+func WriteRaw(w http.ResponseWriter, code int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(b, '\n')) // the client may have left
+	_, _ = w.Write(append(body, '\n')) // the client may have left
 }
