@@ -32,36 +32,34 @@ func encode(body any, limit int) ([]byte, error) {
 	if len(b) <= limit {
 		return b, nil
 	}
-	for size := 16 << 10; size >= 4; size /= 2 {
-		short, err := shorten(b, size, max(1, size/64))
-		if err != nil || len(short) <= limit {
-			return short, err
-		}
-	}
-	return nil, fault.New(fault.Internal, "an answer of %d bytes can't be shortened", len(b))
-}
-
-// shorten cuts the strings of a JSON document at a number of bytes, and its lists and objects at a
-// number of members.
-func shorten(b []byte, bytesOf, members int) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return nil, fault.WithKind(fault.Internal, err, "shorten an answer")
 	}
-	v = cut(v, bytesOf, members)
-	if o, ok := v.(map[string]any); ok {
-		o["shortened"] = true
+	for size := limit / 4; size >= 4; size /= 4 {
+		v = cut(v, size, max(1, size/64))
+		if o, ok := v.(map[string]any); ok {
+			o["shortened"] = true
+		}
+		if b, err = json.Marshal(v); err != nil || len(b) <= limit {
+			return b, fault.WithKind(fault.Internal, err, "shorten an answer")
+		}
 	}
-	out, err := json.Marshal(v)
-	return out, fault.WithKind(fault.Internal, err, "shorten an answer")
+	return nil, fault.New(fault.Internal, "an answer of %d bytes can't be shortened", len(b))
 }
 
-// minMembers is how many members an object keeps, at the least: those of our own documents are not
-// cut, only maps of what users and servers name.
-const minMembers = 64
+// What objects keep at the least: members, members that are all numbers, and bytes of a name. Our
+// own objects have fewer; those with more are maps of what users and servers name, such as counts.
+const (
+	minMembers = 64
+	minCounts  = 12
+	minName    = 40
+)
 
+// cut cuts the strings of a JSON value at a number of bytes, and its lists and objects at a number
+// of members.
 func cut(v any, bytesOf, members int) any {
 	switch v := v.(type) {
 	case string:
@@ -73,15 +71,28 @@ func cut(v any, bytesOf, members int) any {
 		}
 		return out
 	case map[string]any:
+		most := max(minMembers, members)
+		if areCounts(v) {
+			most = max(minCounts, members)
+		}
 		out := map[string]any{}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if len(out) < max(minMembers, members) {
-				out[text.Truncate(name, max(minMembers, bytesOf), "…")] = cut(v[name], bytesOf, members)
+			if len(out) < most {
+				out[text.Truncate(name, max(minName, bytesOf), "…")] = cut(v[name], bytesOf, members)
 			}
 		}
 		return out
 	}
 	return v
+}
+
+func areCounts(o map[string]any) bool {
+	for _, v := range o {
+		if _, ok := v.(json.Number); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // fitting returns how many of the values fit into a number of bytes, as JSON. A value that is

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"sort"
 	"strings"
 
+	"rollout/functions/page"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
@@ -24,6 +26,7 @@ import (
 // carry it as a bearer token. The paths of probes.PublicPaths need no token.
 //
 //	GET  /healthz, /readyz, /metrics  see package probes
+//	GET  /                            the live page; see package page
 //	GET  /v1/session                  see listen.Sessions
 //	GET  /v1/runs?limit=&since=&after=&phase=
 //	                                  {"runs":[Status…],"next":…}: see RunsPage
@@ -56,7 +59,12 @@ func (s *Service) Handler(token secret.Value, v probes.Probes, others ...Mount) 
 
 // isPublic reports whether a path needs no token.
 func isPublic(path string) bool {
-	return path == listen.SessionPath || slices.Contains(probes.PublicPaths, path)
+	return path == listen.SessionPath || isPage(path) || slices.Contains(probes.PublicPaths, path)
+}
+
+// isPage reports whether a path is the page or one of its files, which hold no data.
+func isPage(at string) bool {
+	return at == "/" || strings.HasPrefix(at, page.Prefix) && path.Clean(at) == at
 }
 
 // Mount is a further API behind the same guard.
@@ -96,10 +104,13 @@ func (s *Service) mux(v probes.Probes, sessions *listen.Sessions) http.Handler {
 	for _, path := range probes.Paths {
 		mux.Handle(path, v.Handler())
 	}
-	for path, m := range s.routes() {
-		mux.Handle(path, m)
+	for at, m := range s.routes() {
+		mux.Handle(at, m)
 	}
 	mux.Handle(listen.SessionPath, sessions)
+	live := page.Handler()
+	mux.Handle("/{$}", live)
+	mux.Handle(page.Prefix, live)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		listen.WriteError(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})

@@ -21,11 +21,12 @@ const (
 	requestsPerSecond, requestsAtOnce = 10, 50
 	probesPerSecond, probesAtOnce     = 1, 10
 	signInsPerSecond, signInsAtOnce   = 2, 20
+	pagesPerSecond, pagesAtOnce       = 20, 100
 )
 
 // Throttled returns the service with an API that answers no more than 10 requests a second,
-// and 50 at once, of the public paths 1 and 10, and of those to sign in 2 and 20. It refuses the
-// others with 429 and Retry-After before it reads anything. What needs no token has buckets of its
+// and 50 at once, of the public paths 1 and 10, of those to sign in 2 and 20, and of the page's
+// files 20 and 100. It refuses the others with 429 and Retry-After before it reads anything. What needs no token has buckets of its
 // own, so that strangers can't use up what callers with a token have.
 //
 // The buckets are those of one process, without a document for all: a refusal must cost
@@ -44,6 +45,7 @@ type throttle struct {
 	requests *rate.Limiter
 	probes   *rate.Limiter // of the public paths
 	signIns  *rate.Limiter // of the session
+	pages    *rate.Limiter // of the page's files
 }
 
 func newThrottle(c clock.Clock) *throttle {
@@ -52,6 +54,7 @@ func newThrottle(c clock.Clock) *throttle {
 		requests: rate.NewLimiter(requestsPerSecond, requestsAtOnce),
 		probes:   rate.NewLimiter(probesPerSecond, probesAtOnce),
 		signIns:  rate.NewLimiter(signInsPerSecond, signInsAtOnce),
+		pages:    rate.NewLimiter(pagesPerSecond, pagesAtOnce),
 	}
 }
 
@@ -67,6 +70,8 @@ func (t *throttle) limit(next http.Handler) http.Handler {
 			bucket = t.probes
 		case r.URL.Path == listen.SessionPath:
 			bucket = t.signIns
+		case isPage(r.URL.Path):
+			bucket = t.pages
 		}
 		if wait := take(bucket, t.clock.Now()); wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
