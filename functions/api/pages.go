@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -199,7 +200,7 @@ func (s *Service) addOpen(ctx context.Context, c *runCollector, workers []status
 		return false, err
 	}
 	slices.SortFunc(open, func(a, b record.Manifest) int {
-		return newestFirst(status.Status{CreatedAt: a.CreatedAt, Run: a.Run}, status.Status{CreatedAt: b.CreatedAt, Run: b.Run})
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Run, a.Run))
 	})
 	if c.after != "" {
 		i := slices.IndexFunc(open, func(m record.Manifest) bool { return m.Run == c.after })

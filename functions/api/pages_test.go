@@ -173,7 +173,9 @@ func TestUnchangedAnswersAreNotSentAgain(t *testing.T) {
 	if !strings.HasPrefix(tag, `W/"`) {
 		t.Fatalf("the ETag is %s", tag)
 	}
-	for given, want := range map[string]int{tag: 304, `"other", ` + tag: 304, strings.TrimPrefix(tag, "W/"): 304, `W/"other"`: 200} {
+	for given, want := range map[string]int{
+		tag: 304, `"other", ` + tag: 304, strings.TrimPrefix(tag, "W/"): 304, `W/"other"`: 200,
+	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost:8787"+path, nil)
 		r.Header.Set("If-None-Match", given)
 		w := httptest.NewRecorder()
@@ -206,8 +208,8 @@ func TestThePageIsAtTheRoot(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("GET %s answers %d, want %d", path, w.Code, want)
 		}
-		if want == http.StatusOK && strings.HasSuffix(path, "/") && !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
-			t.Errorf("GET %s answers %s", path, w.Header().Get("Content-Type"))
+		if kind := w.Header().Get("Content-Type"); path == "/" && !strings.HasPrefix(kind, "text/html") {
+			t.Errorf("GET %s answers %s", path, kind)
 		}
 	}
 }

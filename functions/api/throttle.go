@@ -25,9 +25,10 @@ const (
 )
 
 // Throttled returns the service with an API that answers no more than 10 requests a second,
-// and 50 at once, of the public paths 1 and 10, of those to sign in 2 and 20, and of the page's
-// files 20 and 100. It refuses the others with 429 and Retry-After before it reads anything. What needs no token has buckets of its
-// own, so that strangers can't use up what callers with a token have.
+// and 50 at once; of the public paths 1 and 10, of those to sign in 2 and 20, and of the page's
+// files 20 and 100. It refuses the others with 429 and Retry-After before it reads anything. What
+// needs no token has buckets of its own, so that strangers can't use up what callers with a token
+// have.
 //
 // The buckets are those of one process, without a document for all: a refusal must cost
 // nothing. Where an instance of a function answers one request at a time, a bucket

@@ -30,7 +30,8 @@ func newSite(t *testing.T, token string) *site {
 	mux := http.NewServeMux()
 	mux.Handle(listen.SessionPath, sessions)
 	mux.HandleFunc("/data", func(w http.ResponseWriter, _ *http.Request) { listen.WriteJSON(w, http.StatusOK, "data") })
-	s.serve = listen.Bounds{}.GuardSessions(sessions, mux, func(path string) bool { return path == listen.SessionPath })
+	open := func(path string) bool { return path == listen.SessionPath }
+	s.serve = listen.Bounds{}.GuardSessions(sessions, mux, open)
 	return s
 }
 
@@ -64,7 +65,8 @@ func TestACookieOfASessionStandsForTheToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "s3cr3t")
 	c := s.signIn("s3cr3t")
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" || strings.Contains(c.Value, "s3cr3t") {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" ||
+		strings.Contains(c.Value, "s3cr3t") {
 		t.Errorf("the cookie is %+v", c)
 	}
 	for name, q := range map[string]struct {
@@ -85,12 +87,13 @@ func TestACookieOfASessionStandsForTheToken(t *testing.T) {
 		}
 	}
 	s.now.Add(12*60*60 - 1)
-	if w := s.ask(http.MethodGet, "/data", "", "Cookie", "rollout_session="+c.Value); w.Code != http.StatusOK {
-		t.Errorf("a second before its expiry the cookie answers %d", w.Code)
+	again := func() int { return s.ask(http.MethodGet, "/data", "", "Cookie", "rollout_session="+c.Value).Code }
+	if got := again(); got != http.StatusOK {
+		t.Errorf("a second before its expiry the cookie answers %d", got)
 	}
 	s.now.Add(1)
-	if w := s.ask(http.MethodGet, "/data", "", "Cookie", "rollout_session="+c.Value); w.Code != http.StatusUnauthorized {
-		t.Errorf("an expired cookie answers %d", w.Code)
+	if got := again(); got != http.StatusUnauthorized {
+		t.Errorf("an expired cookie answers %d", got)
 	}
 }
 
@@ -98,13 +101,16 @@ func TestSigningInSaysWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	locked, open := newSite(t, "s3cr3t"), newSite(t, "")
 	cookie := "rollout_session=" + locked.signIn("s3cr3t").Value
+	says := func(s *site, header ...string) *httptest.ResponseRecorder {
+		return s.ask(http.MethodGet, listen.SessionPath, "", header...)
+	}
 	for name, c := range map[string]struct {
 		got  *httptest.ResponseRecorder
 		want string
 	}{
-		"with a token":    {locked.ask(http.MethodGet, listen.SessionPath, ""), `{"needed":true,"signed_in":false}`},
-		"signed in":       {locked.ask(http.MethodGet, listen.SessionPath, "", "Cookie", cookie), `{"needed":true,"signed_in":true}`},
-		"without a token": {open.ask(http.MethodGet, listen.SessionPath, ""), `{"needed":false,"signed_in":true}`},
+		"with a token":    {says(locked), `{"needed":true,"signed_in":false}`},
+		"signed in":       {says(locked, "Cookie", cookie), `{"needed":true,"signed_in":true}`},
+		"without a token": {says(open), `{"needed":false,"signed_in":true}`},
 	} {
 		if got := strings.TrimSpace(c.got.Body.String()); c.got.Code != http.StatusOK || got != c.want {
 			t.Errorf("%s: %d %s, want %s", name, c.got.Code, got, c.want)
@@ -117,10 +123,12 @@ func TestSigningInSaysWhatIsNeeded(t *testing.T) {
 	if w := locked.ask(http.MethodPost, listen.SessionPath, `token=s3cr3t`); w.Code != http.StatusBadRequest {
 		t.Errorf("a form answers %d", w.Code)
 	}
-	if w := locked.ask(http.MethodPost, listen.SessionPath, `{"token":"`+strings.Repeat("x", 1<<20)+`"}`); w.Code != http.StatusBadRequest {
+	huge := `{"token":"` + strings.Repeat("x", 1<<20) + `"}`
+	if w := locked.ask(http.MethodPost, listen.SessionPath, huge); w.Code != http.StatusBadRequest {
 		t.Errorf("a huge body answers %d", w.Code)
 	}
-	if w := open.ask(http.MethodPost, listen.SessionPath, `{"token":""}`); w.Code != http.StatusNoContent || len(w.Result().Cookies()) > 0 {
+	if w := open.ask(http.MethodPost, listen.SessionPath, `{"token":""}`); w.Code != http.StatusNoContent ||
+		len(w.Result().Cookies()) > 0 {
 		t.Errorf("signing in where no token is needed answers %d with %v", w.Code, w.Result().Cookies())
 	}
 	if c := locked.signIn("s3cr3t", "X-Forwarded-Proto", "https"); !c.Secure {
@@ -136,30 +144,32 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	locked, open := newSite(t, "s3cr3t"), newSite(t, "")
 	cookie := "rollout_session=" + locked.signIn("s3cr3t").Value
+	const own, evil, port = "http://localhost:8787", "https://evil.example", "http://localhost:3000"
+	const from, bearer, rebound = "Sec-Fetch-Site", "Bearer s3cr3t", "evil.example:8787"
 	for name, c := range map[string]struct {
 		at     *site
 		method string
 		header []string
 		want   int
 	}{
-		"the page itself":             {locked, "POST", []string{"Cookie", cookie, "Sec-Fetch-Site", "same-origin", "Origin", "http://localhost:8787"}, 200},
-		"an old browser's page":       {locked, "POST", []string{"Cookie", cookie, "Origin", "http://localhost:8787"}, 200},
-		"another site":                {locked, "POST", []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, 403},
-		"another site with the token": {locked, "POST", []string{"Authorization", "Bearer s3cr3t", "Sec-Fetch-Site", "cross-site"}, 403},
-		"a sibling of the site":       {locked, "POST", []string{"Cookie", cookie, "Sec-Fetch-Site", "same-site"}, 403},
-		"another origin":              {locked, "DELETE", []string{"Cookie", cookie, "Origin", "https://evil.example"}, 403},
-		"another port":                {locked, "POST", []string{"Cookie", cookie, "Origin", "http://localhost:3000"}, 403},
+		"the page itself":             {locked, "POST", []string{"Cookie", cookie, from, "same-origin", "Origin", own}, 200},
+		"an old browser's page":       {locked, "POST", []string{"Cookie", cookie, "Origin", own}, 200},
+		"another site":                {locked, "POST", []string{"Cookie", cookie, from, "cross-site"}, 403},
+		"another site with the token": {locked, "POST", []string{"Authorization", bearer, from, "cross-site"}, 403},
+		"a sibling of the site":       {locked, "POST", []string{"Cookie", cookie, from, "same-site"}, 403},
+		"another origin":              {locked, "DELETE", []string{"Cookie", cookie, "Origin", evil}, 403},
+		"another port":                {locked, "POST", []string{"Cookie", cookie, "Origin", port}, 403},
 		"a sandbox":                   {locked, "POST", []string{"Cookie", cookie, "Origin", "null"}, 403},
-		"a program":                   {locked, "POST", []string{"Authorization", "Bearer s3cr3t"}, 200},
-		"a link from another site":    {locked, "GET", []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, 200},
+		"a program":                   {locked, "POST", []string{"Authorization", bearer}, 200},
+		"a link from another site":    {locked, "GET", []string{"Cookie", cookie, from, "cross-site"}, 200},
 
 		"without a token, a program":          {open, "POST", nil, 200},
-		"without a token, the page":           {open, "POST", []string{"Sec-Fetch-Site", "same-origin"}, 200},
-		"without a token, another site":       {open, "POST", []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		"without a token, another port":       {open, "POST", []string{"Origin", "http://localhost:3000"}, 403},
-		"without a token, DNS rebinding":      {open, "POST", []string{"Host", "evil.example:8787", "Origin", "http://evil.example:8787"}, 403},
-		"without a token, rebinding of a GET": {open, "GET", []string{"Host", "evil.example:8787"}, 403},
-		"without a token, lies of Sec-Fetch":  {open, "POST", []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://evil.example"}, 403},
+		"without a token, the page":           {open, "POST", []string{from, "same-origin"}, 200},
+		"without a token, another site":       {open, "POST", []string{from, "cross-site"}, 403},
+		"without a token, another port":       {open, "POST", []string{"Origin", port}, 403},
+		"without a token, DNS rebinding":      {open, "POST", []string{"Host", rebound, "Origin", "http://" + rebound}, 403},
+		"without a token, rebinding of a GET": {open, "GET", []string{"Host", rebound}, 403},
+		"without a token, lies of Sec-Fetch":  {open, "POST", []string{from, "same-origin", "Origin", evil}, 403},
 	} {
 		if w := c.at.ask(c.method, "/data", "", c.header...); w.Code != c.want {
 			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, c.want)
