@@ -104,8 +104,8 @@ func (c *cut) run(ctx context.Context) error {
 // table cuts the range into w, its shard table. It also sets the totals and
 // writes the hash lists.
 func (c *cut) table(ctx context.Context, w io.Writer) error {
-	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items,
-		MaxBytes: shardtable.CutBytes(c.source.Size), Role: c.source.Role}
+	opts := shardtable.CutObject(c.manifest.Config.Shard.Items, c.source.Size)
+	opts.Input, opts.Role = uint32(c.input), c.source.Role
 	if c.offset == 0 {
 		var err error
 		if opts.Counts, err = c.planner.countsOf(ctx, c.manifest, c.input); err != nil {

@@ -18,6 +18,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/observe"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // maxEarlier bounds the earlier runs of an object's key and size that are looked at.
@@ -156,8 +157,11 @@ func readable(err error) error {
 	return err
 }
 
-// sameConfig reports whether two configs make the same run.
+// sameConfig reports whether two configs make the same run. Runs of earlier versions have the
+// number of items of a shard that was the default then; how an input is cut changes no answer.
 func sameConfig(a, b config.Run) bool {
+	a.Shard.Items = cmp.Or(a.Shard.Items, shardtable.DefaultItems)
+	b.Shard.Items = cmp.Or(b.Shard.Items, shardtable.DefaultItems)
 	var read config.Run // as a document has it
 	stored, err := json.Marshal(b)
 	if err != nil || json.Unmarshal(stored, &read) != nil {

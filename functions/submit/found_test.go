@@ -14,6 +14,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // plan plans all runs that were submitted since the last call.
@@ -103,6 +104,20 @@ func TestKeptObjectIsTheRunThatItWasBefore(t *testing.T) {
 		if got := d.appears(key, c.content, c.how); (got == first.Run) != c.same {
 			t.Errorf("%s: run %s became %s", name, first.Run, got)
 		}
+	}
+}
+
+// Earlier versions wrote into manifests how many items a shard has if none is chosen. A file
+// that was a run then is not run again.
+func TestKeptObjectIsTheRunOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.deploy.Defaults.Shard.Items = shardtable.DefaultItems
+	first := d.upload("prompts/x.jsonl", prompt)
+	d.plan()
+	d.deploy.Defaults.Shard.Items = 0
+	if got := d.appears("prompts/x.jsonl", prompt, blob.Kept); got != first.Run || first.Config.Shard.Items == 0 {
+		t.Errorf("run %s with %d items a shard became %s", first.Run, first.Config.Shard.Items, got)
 	}
 }
 

@@ -168,10 +168,11 @@ func (w *Worker) countShortRuns(now time.Time) (short shortRuns) {
 	return shortRuns{min(short.either, room), min(short.urgent, room)}
 }
 
-// sharesLoop reads which runs share the pool, as often as controls, while the worker holds
-// or claims shards. An idle worker takes whatever comes, and a resting one doesn't look.
+// sharesLoop reads which runs share the pool, as often as the heartbeat is written, while
+// the worker holds or claims shards. An idle worker takes whatever comes, and a resting one
+// doesn't look.
 func (w *Worker) sharesLoop(ctx context.Context) {
-	every := min(w.cfg.Timings.Interval, maxControlAge)
+	every := w.cfg.Timings.Interval
 	due := time.NewTimer(every)
 	defer due.Stop()
 	for {

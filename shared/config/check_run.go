@@ -144,7 +144,7 @@ func (s Sampling) check(c *checker, at string) {
 }
 
 func (s Shard) check(c *checker, at string) {
-	c.integer(at+".items", &s.Items, 1, MaxShardItems, "")
+	c.integer(at+".items", &s.Items, 0, MaxShardItems, "; 0 chooses by the size of the input")
 	if orders := []string{OrderInput, OrderPrefix}; s.Order != "" && !slices.Contains(orders, s.Order) {
 		c.choice(at+".order", "order", s.Order, text.Nearest(orders, s.Order), orders)
 	}

@@ -113,7 +113,7 @@ func TestDefaultsAreValidAndAsDocumented(t *testing.T) {
 		}
 	}
 	if w.InFlight != 0 || w.MinInFlight != 4 || w.MaxInFlight != 512 || r.Limits.Failures != 3 ||
-		r.Shard.Items != 256 ||
+		r.Shard.Items != 0 ||
 		r.Kind != "batch" {
 		t.Errorf("defaults: %+v %+v", w, r)
 	}

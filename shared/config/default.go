@@ -15,8 +15,8 @@ const (
 	EngineTiny = "tiny" // serves the built-in model ModelTiny
 )
 
-// DefaultRun returns a batch with 256 items a shard, 10 s grace, 3 failures an
-// item and at most 64 GiB of unpacked input.
+// DefaultRun returns a batch with 10 s grace, 3 failures an item and at most 64 GiB
+// of unpacked input, whose shards are as large as suits its input.
 func DefaultRun() Run {
 	return Run{
 		SchemaVersion: SchemaVersion,
@@ -27,8 +27,8 @@ func DefaultRun() Run {
 	}
 }
 
-// DefaultShard returns shards of at most 256 items.
-func DefaultShard() Shard { return Shard{Items: 256} }
+// DefaultShard returns shards that are as large as suits the input.
+func DefaultShard() Shard { return Shard{} }
 
 // DefaultLimits returns 10 s grace and 3 failures an item, without a deadline
 // and without a budget.

@@ -29,7 +29,7 @@ max_tokens = 0
 	fmt.Println(err)
 
 	// Output:
-	// batch 256 256 6h0m0s <nil>
+	// batch 0 256 6h0m0s <nil>
 	// nightly.toml:5: sampling.temprature: unknown key; did you mean temperature?
 	// nightly.toml:6: sampling.max_tokens: must be between 1 and 2147483647, is 0
 }

@@ -112,7 +112,9 @@ type Input struct {
 // Shard says how the input is cut into shards, and in which order a worker sends
 // the items of a shard.
 type Shard struct {
-	Items int    `toml:"items" json:"items"`           // maximum number of items of a shard; default: 256
+	// Items is the maximum number of items of a shard; 0 means 256, and up to 1,024 in a
+	// large input: see shardtable.CutObject.
+	Items int    `toml:"items" json:"items"`
 	Order string `toml:"order" json:"order,omitempty"` // OrderInput or OrderPrefix; "" means OrderInput
 }
 

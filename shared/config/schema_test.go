@@ -440,7 +440,7 @@ func TestSchemasRefuseMistakes(t *testing.T) {
 		"a wrong type":         {"run", run + "[shard]\nitems = \"256\""},
 		"above a bound":        {"run", run + "[sampling]\ntemperature = 2.1"},
 		"an excluded bound":    {"run", run + "[sampling]\ntop_p = 0"},
-		"below a bound":        {"run", run + "[shard]\nitems = 0"},
+		"below a bound":        {"run", run + "[shard]\nitems = -1"},
 		"an unknown kind":      {"run", run + "kind = \"batches\""},
 		"no duration":          {"run", run + "[limits]\ngrace = \"10\""},
 		"a negative duration":  {"run", run + "[limits]\ngrace = \"-10s\""},

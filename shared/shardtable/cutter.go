@@ -13,7 +13,10 @@ type CutOptions struct {
 	Input    uint32 // index of the input object in the run
 	MaxItems int    // in a shard; 0: DefaultItems
 	MaxBytes int64  // in a shard, see CutBytes; 0: 1 MiB
-	Role     uint32 // of all items
+	// FillBytes are of a shard that has more than DefaultItems: it has MaxItems or FillBytes
+	// at most, whichever is first. 0: MaxItems alone counts.
+	FillBytes int64
+	Role      uint32 // of all items
 	// Counts are the numbers of items of the first shards, whatever MaxItems and
 	// MaxBytes are: each at least 1.
 	Counts []int
@@ -21,6 +24,25 @@ type CutOptions struct {
 
 // DefaultItems is the default of CutOptions.MaxItems.
 const DefaultItems = 256
+
+// MostItems is the largest number of items of a shard of a large input, if none is chosen.
+const MostItems = 1024
+
+// fullShards is how many shards an input is cut into before they have more than DefaultItems.
+const fullShards = 2048
+
+// CutObject returns how an input object of a size is cut: into shards of so many items, the
+// shard.items of the config. 0 chooses: a shard has DefaultItems. Each shard costs an object,
+// writes of documents and a step of coordinate, whatever its size, and an input of a million
+// lines has far more shards than workers. Shards of such an input have up to MostItems, as
+// long as a shard is not more than a 2048th of it.
+func CutObject(items int, size int64) CutOptions {
+	o := CutOptions{MaxItems: items, MaxBytes: CutBytes(size)}
+	if items == 0 {
+		o.MaxItems, o.FillBytes = MostItems, max(1, size/fullShards)
+	}
+	return o
+}
 
 // CutBytes returns MaxBytes for the shards of an input object: a 64th of its size,
 // but at least 4 KiB and at most 1 MiB.
@@ -43,6 +65,7 @@ type Totals struct {
 //
 //   - before a line that would exceed MaxItems or MaxBytes, so that a line of more
 //     than MaxBytes has its own shard; one of Counts ends when it has its items,
+//   - with DefaultItems, before a line that would exceed FillBytes,
 //   - before and after a line over the length limit of the scanner, which is an item
 //     and gets an error row.
 //
@@ -121,6 +144,9 @@ func (c *Cutter) full(l jsonl.Line) bool {
 	items, size := c.o.MaxItems, c.o.MaxBytes
 	if n := c.totals.Rows; n < int64(len(c.o.Counts)) {
 		items, size = c.o.Counts[n], math.MaxInt64-jsonl.MaxLine
+	}
+	if c.row.Items >= DefaultItems && c.o.FillBytes > 0 {
+		size = min(size, c.o.FillBytes)
 	}
 	return c.row.Items > 0 && (int64(c.row.Items) >= int64(items) ||
 		int64(c.row.Length)+l.Length > size || c.row.Flags&FlagLong != 0)

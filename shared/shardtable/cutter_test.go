@@ -106,6 +106,38 @@ func TestDefaultIs256Items(t *testing.T) {
 	}
 }
 
+// An input of a million lines is cut into some two thousand shards, a larger one into shards of
+// 1,024 items or 1 MiB, and a smaller one as without that. Chosen numbers of items stay.
+func TestShardsOfLargeInputsHaveMoreItems(t *testing.T) {
+	t.Parallel()
+	const line = 100
+	for _, c := range []struct {
+		name         string
+		items, lines int // lines is how many such lines the whole input has
+		line         int // bytes
+		want         int // items of the first shard
+	}{
+		{"few lines", 0, 100_000, line, 256},
+		{"half a million", 0, 512 * 1024, line, 256},
+		{"a million", 0, 1 << 20, line, 512},
+		{"four million", 0, 4 << 20, line, 1024},
+		{"a million long ones", 0, 1 << 20, 2048, 512},
+		{"four million long ones", 0, 4 << 20, 2048, 512}, // 1 MiB
+		{"longer ones", 0, 4 << 20, 8192, 128},            // 1 MiB
+		{"chosen", 300, 4 << 20, line, 300},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			first := strings.Repeat(strings.Repeat("a", c.line-1)+"\n", 1100)
+			o := shardtable.CutObject(c.items, int64(c.lines)*int64(c.line))
+			rows, _ := cut(t, strings.NewReader(first), jsonl.Options{}, o)
+			if got := int(rows[0].Items); got != c.want {
+				t.Errorf("the first shard has %d items, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 func TestRangeScanStartsOneByteBeforeTheRange(t *testing.T) {
 	t.Parallel()
 	if o := shardtable.RangeScanOptions(0); o.Offset != 0 || o.Limit != 64<<20 || o.SkipPartial {

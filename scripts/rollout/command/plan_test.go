@@ -57,7 +57,7 @@ func TestPlanShowsCutsAndWhereSettingsComeFrom(t *testing.T) {
 	for text, args := range map[string][]string{
 		"and there is no file":          {"plan", "nightly", "--set", "shard.items=4"},
 		"there is no run":               {"plan", "nightly"},
-		"shard.items: must be between":  {"plan", file, "--set", "shard.items=0"},
+		"shard.items: must be between":  {"plan", file, "--set", "shard.items=-1"},
 		"is not a cut of its file":      {"plan", example(t, "tickets")},
 		"name a readable file of JSON":  {"plan", filepath.Join(t.TempDir(), "none.jsonl")},
 		"rollout: FILE|RUN is missing ": {"plan"},

@@ -81,7 +81,7 @@ func OfFile(ctx context.Context, path string, c config.Run) (Cuts, error) {
 
 // cut cuts the unpacked content, range after range.
 func (c *Cuts) cut(r io.Reader, size int64, of config.Run) error {
-	options := shardtable.CutOptions{MaxItems: of.Shard.Items, MaxBytes: shardtable.CutBytes(size)}
+	options := shardtable.CutObject(of.Shard.Items, size)
 	lines := jsonl.NewScanner(r, jsonl.Options{})
 	var cutter *shardtable.Cutter
 	flush := func() {

@@ -26,7 +26,7 @@ func planned(t *testing.T, content []byte, c config.Run) (out []cuts.Range, shar
 	size := int64(len(content))
 	for i := range int64(record.RangeCount(size)) {
 		scan := shardtable.RangeScanOptions(i)
-		cutter := shardtable.NewCutter(shardtable.CutOptions{MaxItems: c.Shard.Items, MaxBytes: shardtable.CutBytes(size)})
+		cutter := shardtable.NewCutter(shardtable.CutObject(c.Shard.Items, size))
 		lines := cutter.Scanner(bytes.NewReader(content[scan.Offset:]), scan)
 		r := cuts.Range{Offset: i * record.RangeSize, End: min((i+1)*record.RangeSize, size)}
 		take := func(row shardtable.Row, ok bool) {
