@@ -126,7 +126,7 @@ func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
 		Hooks:     coordinate.Hooks{OnSent: sent},
 		MostSaves: mostSaves,
 		Prices:    prices.Of(s.Deployment.Cloud.Provider),
-		Pools:     append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+		Pools:     append([]config.Pool{}, s.Deployment.Pools...), // not nil: a stack has no other queues
 	})
 	steps := cloudrun.Collect(ctx, cloudrun.CollectorOptions{}, func(ctx context.Context, ms []queue.Message) []string {
 		done := c.HandleBatch(ctx, ms)

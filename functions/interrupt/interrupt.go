@@ -81,7 +81,7 @@ func (i *Interrupter) drains(n cloud.MachineNotice, pool string) bool {
 
 // poolOf returns the pool whose machines are in the fleet.
 func (i *Interrupter) poolOf(fleet string) (string, bool) {
-	for _, p := range i.options.Deployment.InferPools() {
+	for _, p := range i.options.Deployment.Pools {
 		if i.options.Deployment.Cloud.FleetName(p.Name) == fleet {
 			return p.Name, true
 		}

@@ -27,13 +27,13 @@ type Reader struct {
 	ports   host.Ports
 	deploy  config.Deployment
 	profile cloud.Profile
-	pools   []config.Pool // those that answer prompts
+	pools   []config.Pool // all that the config declares
 	timings health.Timings
 }
 
 // NewReader returns the reader of a deployment at a place of that profile.
 func NewReader(p host.Ports, d config.Deployment, at cloud.Profile) *Reader {
-	return &Reader{ports: p, deploy: d, profile: at, pools: d.InferPools(), timings: host.Timings(d.Health)}
+	return &Reader{ports: p, deploy: d, profile: at, pools: d.Pools, timings: host.Timings(d.Health)}
 }
 
 // Manifests returns the manifests of all runs, in the order of their ids.

@@ -322,10 +322,6 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err != nil {
 		return err
 	}
-	if s.opts.At.ManagedFleet && k.LocalOnly != "" {
-		return &fault.Error{Kind: fault.Invalid, Remedy: k.LocalOnly,
-			Err: fault.New(fault.Invalid, "a run of kind %q can't run in a cloud in this version", k.Name)}
-	}
 	if k.Grows(m.Config) && m.Config.Dedupe.Enabled {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "remove dedupe.enabled",
 			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}

@@ -56,18 +56,31 @@ func TestTrainingWithoutModelOrRowsIsRefused(t *testing.T) {
 	}
 }
 
-// A stack has no queue for the work of a training.
-func TestTrainingInACloudIsRefused(t *testing.T) {
+// A cloud has queues and machines only for the pools of its config: the built-in training pool
+// is not one of them.
+func TestTrainingInACloudNeedsAPoolOfTheConfig(t *testing.T) {
 	t.Parallel()
 	trainers := config.Pool{Name: "trainers", Model: config.ModelTiny, Executor: config.ExecutorTrain}
-	for _, pools := range [][]config.Pool{nil, {trainers}} {
+	d := newFixture(t)
+	d.deploy.Cloud.Provider, d.deploy.Pools = config.ProviderAWS, []config.Pool{trainers}
+	if m := d.upload("prompts/x.jsonl", prompt); !strings.Contains(m.Refused, "no pool that answers prompts") {
+		t.Errorf("prompts without a pool are refused with %q", m.Refused)
+	}
+	for _, c := range []struct {
+		pools         []config.Pool
+		pool, refused string
+	}{
+		{nil, "", `the installation has no pool that trains (add a [[pool]] with executor = "train"`},
+		{[]config.Pool{trainers}, "trainers", ""},
+	} {
 		d := newFixture(t)
 		d.at = cloud.Capabilities{ManagedFleet: true}
-		d.deploy.Pools = append(d.deploy.Pools, pools...)
+		d.deploy.Cloud.Provider = config.ProviderAWS
+		d.deploy.Pools = append(d.deploy.Pools, c.pools...)
 		d.put("prompts/x.toml", trainConfig)
 		m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n")
-		if !strings.Contains(m.Refused, "can't run in a cloud") {
-			t.Errorf("with %d pools: refused with %q", len(d.deploy.Pools), m.Refused)
+		if m.Pool != c.pool || !strings.Contains(m.Refused, c.refused) || (m.Refused == "") != (c.refused == "") {
+			t.Errorf("with %d pools: it goes to the pool %q, refused with %q", len(d.deploy.Pools), m.Pool, m.Refused)
 		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"rollout/shared/document/documenttest"
 	"rollout/shared/queue"
 	"rollout/shared/queue/queuetest"
+	"rollout/shared/retry"
 	"rollout/shared/secret"
 	"rollout/shared/secret/secrettest"
+	"rollout/shared/snapshot/snapshottest"
 )
 
 func TestInProcess(t *testing.T) {
@@ -27,6 +29,7 @@ func TestInProcess(t *testing.T) {
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
 	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e, 0) })
 	t.Run("SecretsManager", func(t *testing.T) { t.Parallel(); secrets(t, e) })
+	t.Run("Snapshots", func(t *testing.T) { t.Parallel(); snapshots(t, e) })
 }
 
 // The first attempt of half of the requests is throttled, or performed and loses
@@ -40,6 +43,7 @@ func TestInProcessUnderFaults(t *testing.T) {
 		blobs(t, e, blobtest.Features{KeepsVersions: true, InMemory: true})
 	})
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
+	t.Run("Snapshots", func(t *testing.T) { t.Parallel(); snapshots(t, e) })
 }
 
 // The external emulators run one after another, since each needs the whole
@@ -114,6 +118,17 @@ func queues(t *testing.T, e Endpoint, long time.Duration) {
 		prefix, _ := prefixes.Load(q.(*aws.Queues))
 		return e.Queues(t, prefix.(string))
 	}})
+}
+
+// snapshots tests snapshots of trainings, whose archives are in S3 and whose documents are in
+// DynamoDB.
+func snapshots(t *testing.T, e Endpoint) {
+	e.Bucket, e.Table = "bucket-"+fresh(), "table-"+fresh() // other suites make those of the endpoint
+	e.MakeBucket(t.Context(), t)
+	e.MakeTable(t.Context(), t)
+	snapshottest.Run(t, func(t *testing.T) snapshottest.Stores {
+		return snapshottest.Stores{Blobs: blob.Reliable(e.Blobs(t), retry.Policy{}), Docs: e.Documents(t, fresh())}
+	})
 }
 
 func secrets(t *testing.T, e Endpoint) {

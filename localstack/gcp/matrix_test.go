@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/localstack/gcp/fakefirestore"
 	"rollout/localstack/gcp/fakegcs"
 	"rollout/localstack/subprocess"
 	"rollout/shared/blob"
 	"rollout/shared/blob/blobtest"
+	"rollout/shared/gcp"
+	"rollout/shared/retry"
 	"rollout/shared/secret"
 	"rollout/shared/secret/secrettest"
+	"rollout/shared/snapshot/snapshottest"
 )
 
 // The matrix of drivers and suites, against emulators in this process. fake-gcs-server
@@ -34,6 +38,10 @@ func TestInProcess(t *testing.T) {
 			return openSecrets(t, server, emulated(), allow...)
 		})
 	})
+	t.Run("Snapshots", func(t *testing.T) {
+		t.Parallel()
+		snapshots(t, StartStorage(t, fakegcs.Options{}), fakefirestore.Start(t, fakefirestore.Options{}))
+	})
 	t.Run("ComputeEngine", func(t *testing.T) { t.Parallel(); instances(t) })
 }
 
@@ -45,6 +53,26 @@ func TestInProcessUnderFaults(t *testing.T) {
 		t.Parallel()
 		s := StartStorage(t, fakegcs.Options{Faults: fakegcs.NewFaults(7, 20, 20, 10)})
 		blobs(t, s, blobtest.Features{KeepsVersions: true, InMemory: true})
+	})
+	t.Run("Snapshots", func(t *testing.T) {
+		t.Parallel()
+		snapshots(t, StartStorage(t, fakegcs.Options{Faults: fakegcs.NewFaults(7, 20, 20, 10)}),
+			fakefirestore.Start(t, fakefirestore.Options{
+				Faults: fakefirestore.Faults{Seed: 7, Aborted: 20, LostReplies: 30}}))
+	})
+}
+
+// snapshots tests snapshots of trainings, whose archives are in Cloud Storage and whose
+// documents are in Firestore.
+func snapshots(t *testing.T, s Storage, f *fakefirestore.Server) {
+	snapshottest.Run(t, func(t *testing.T) snapshottest.Stores {
+		docs, err := gcp.NewDocuments(t.Context(), emulated(), gcp.DocumentOptions{
+			Collection: fresh(), Listed: gcp.ListedDocuments(), Spread: 3, SDK: f.ClientOptions(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snapshottest.Stores{Blobs: blob.Reliable(s.Blobs(t), retry.Policy{}), Docs: docs}
 	})
 }
 

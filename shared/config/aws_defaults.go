@@ -2,8 +2,13 @@ package config
 
 import (
 	"cmp"
+	"regexp"
 	"time"
 )
+
+// awsArm matches the types with processors of Amazon's own: a letter g among those after the
+// generation. Examples: "c7g.large", "im4gn.xlarge".
+var awsArm = regexp.MustCompile(`^(a1|[a-z]+[0-9]+[a-z]*g[a-z]*)\.`)
 
 // aws is the entry of Amazon Web Services in the table of providers.
 func aws() provider {
@@ -20,14 +25,17 @@ func aws() provider {
 		instanceType:       awsInstanceType,
 		instanceTypeRemedy: `write one such as "g6.xlarge"`,
 		maxInstanceTypes:   40, // the limit of an Auto Scaling group with mixed instances
-		provisioning:       []string{ProvisioningSpot, ProvisioningStandard},
-		image:              awsImage,
-		imageRemedy:        `write an image such as "ami-0123456789abcdef0", or an SSM parameter such as "/acme/gpu/ami-id"`,
-		tagKey:             awsTagKey,
-		tagValue:           awsTagValue,
-		tagRemedy:          "use letters, digits, spaces and +-=._:/@: up to 128 in a name, and 256 in a value",
-		ownTags:            "aws:",
-		scheme:             "s3://",
+		trainingTypes: []string{"c7i.2xlarge", "c6i.2xlarge", "c7a.2xlarge", "c6a.2xlarge", "c5.2xlarge",
+			"m7i.2xlarge", "m6i.2xlarge", "m6a.2xlarge", "m5.2xlarge", "c7i.4xlarge"},
+		armType:      awsArm,
+		provisioning: []string{ProvisioningSpot, ProvisioningStandard},
+		image:        awsImage,
+		imageRemedy:  `write an image such as "ami-0123456789abcdef0", or an SSM parameter such as "/acme/gpu/ami-id"`,
+		tagKey:       awsTagKey,
+		tagValue:     awsTagValue,
+		tagRemedy:    "use letters, digits, spaces and +-=._:/@: up to 128 in a name, and 256 in a value",
+		ownTags:      "aws:",
+		scheme:       "s3://",
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rollout/shared/core/gpus"
 	"rollout/shared/core/servers"
 )
 
@@ -15,6 +16,7 @@ const (
 	maxEngineText     = 2048 // of one argument or variable, in bytes
 	maxTensorParallel = 64
 	minDiskGB         = 100
+	minTrainingDiskGB = 10
 	maxDiskGB         = 16384
 	minDiskThroughput = 125
 	maxDiskThroughput = 1000
@@ -55,6 +57,9 @@ func (m PoolMachines) machineKeys() (keys []string) {
 // not.
 var notOfTasks = []string{"instance_types", "disk_gb", "ami"}
 
+// ofServers are the keys that describe an inference server.
+var ofServers = []string{"server", "engine_image", "engine_args", "engine_env", "tokenizer", "tensor_parallel"}
+
 // checkMachineKeys adds the problems of the pool's machines and server. provider is the
 // name of the cloud's provider, or "".
 func (p Pool) checkMachineKeys(c *checker, at, provider string) {
@@ -63,8 +68,8 @@ func (p Pool) checkMachineKeys(c *checker, at, provider string) {
 		switch {
 		case !inCloud:
 			c.add(join(at, key), "an installation outside a cloud starts no machines: remove it")
-		case p.Trains():
-			c.add(join(at, key), "a training pool starts no machines: remove it")
+		case p.Trains() && slices.Contains(ofServers, key):
+			c.add(join(at, key), "a training asks no server: remove it")
 		case of.lacks[key] != "":
 			c.add(join(at, key), "the provider %q can't do it: %s", of.name, of.lacks[key])
 		case p.Machines == MachinesCloudRun && slices.Contains(notOfTasks, key):
@@ -78,9 +83,35 @@ func (p Pool) checkMachineKeys(c *checker, at, provider string) {
 	p.checkPrices(c, at)
 	p.checkDisk(c, at)
 	p.checkServer(c, at)
-	if inCloud && !p.Trains() {
+	if !inCloud {
+		return
+	}
+	p.checkNames(c, at, of)
+	if p.Trains() {
+		p.checkTrainingMachines(c, at, of)
+	} else {
 		p.checkModelSource(c, join(at, "model"), of)
-		p.checkNames(c, at, of)
+	}
+}
+
+// checkTrainingMachines adds the problems of a training pool's machines, which have processors
+// alone.
+func (p Pool) checkTrainingMachines(c *checker, at string, of provider) {
+	if p.Machines == MachinesCloudRun {
+		c.add(join(at, "machines"), "a training outlasts a task of Cloud Run: remove it")
+	}
+	if p.Provisioning == ProvisioningFlexStart {
+		c.add(join(at, "provisioning"), "%s is for machines with GPUs: use %s or %s", quote(p.Provisioning),
+			quote(ProvisioningSpot), quote(ProvisioningStandard))
+	}
+	for i, name := range p.InstanceTypes {
+		field := element(join(at, "instance_types"), i)
+		if of.armType.MatchString(name) {
+			c.add(field, "%s has processors of Arm, and the worker program is for x86: choose another type", quote(name))
+		} else if _, ok := gpus.Of(name); ok {
+			c.add(field, "%s has GPUs, which a training does not use: name types without, such as %q", quote(name),
+				of.trainingTypes[0])
+		}
 	}
 }
 
@@ -106,7 +137,11 @@ func (p Pool) checkPrices(c *checker, at string) {
 }
 
 func (p Pool) checkDisk(c *checker, at string) {
-	c.optional(join(at, "disk_gb"), p.DiskGB, minDiskGB, maxDiskGB)
+	least := minDiskGB
+	if p.Trains() {
+		least = minTrainingDiskGB
+	}
+	c.optional(join(at, "disk_gb"), p.DiskGB, least, maxDiskGB)
 	c.optional(join(at, "disk_throughput"), p.DiskThroughput, minDiskThroughput, maxDiskThroughput)
 	most, why := maxBootDeadline, ""
 	if p.Machines == MachinesCloudRun {

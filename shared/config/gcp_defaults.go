@@ -1,6 +1,12 @@
 package config
 
-import "time"
+import (
+	"regexp"
+	"time"
+)
+
+// gcpArm matches the series with processors of Arm.
+var gcpArm = regexp.MustCompile(`^(t2a|c4a|n4a|a4x)-`)
 
 // gcp is the entry of Google Cloud in the table of providers.
 func gcp() provider {
@@ -17,6 +23,8 @@ func gcp() provider {
 		instanceType:       gcpMachineType,
 		instanceTypeRemedy: `write one such as "g2-standard-8"`,
 		maxInstanceTypes:   10,
+		trainingTypes:      []string{"n2-standard-8", "n2d-standard-8", "c2-standard-8"},
+		armType:            gcpArm,
 		jobs:               true,
 		provisioning:       []string{ProvisioningSpot, ProvisioningFlexStart, ProvisioningStandard},
 		image:              gcpImage,

@@ -12,7 +12,8 @@ import (
 // PoolMachines describes the machines that a cloud starts for a pool, and the inference
 // server on them. What a pool leaves out is as Deployment.MachinesOf says.
 type PoolMachines struct {
-	// InstanceTypes are those that the provider may start; default: Fleet.InstanceTypes.
+	// InstanceTypes are those that the provider may start; default: Fleet.InstanceTypes, and
+	// types without GPUs of a training pool.
 	InstanceTypes []string `toml:"instance_types"`
 	// Server is the name of a server in shared/core/servers; default: vllm.
 	Server string `toml:"server"`
@@ -27,7 +28,7 @@ type PoolMachines struct {
 	Tokenizer string `toml:"tokenizer"`
 	// TensorParallel is how many GPUs one server uses; default: 1.
 	TensorParallel int `toml:"tensor_parallel"`
-	// DiskGB is the size of the root disk; default: 150.
+	// DiskGB is the size of the root disk; default: 150, of a training pool 30.
 	DiskGB int `toml:"disk_gb"`
 	// DiskThroughput is that of the root disk in MB/s. 0 is 125 where all instance types
 	// have disks of their own, which then hold images and models, else 500.
@@ -53,12 +54,26 @@ type PoolMachines struct {
 const (
 	defaultDiskGB       = 150
 	defaultBootDeadline = Duration(20 * time.Minute)
+	// trainingDiskGB holds a system and the worker. Snapshots lie in the bucket.
+	trainingDiskGB = 30
 )
 
 // MachinesOf returns the description of a pool's machines with the defaults filled in,
-// except DiskThroughput, which depends on the types.
+// except DiskThroughput, which depends on the types. The machines of a training pool have
+// processors alone, and no server.
 func (d Deployment) MachinesOf(p Pool) PoolMachines {
 	m := p.PoolMachines
+	if p.Provisioning == ProvisioningStandard {
+		m.OnDemandShare = 1
+	}
+	m.BootDeadline = cmp.Or(m.BootDeadline, defaultBootDeadline)
+	if p.Trains() {
+		m.DiskGB = cmp.Or(m.DiskGB, trainingDiskGB)
+		if of, ok := providerOf(d.Cloud.Provider); ok && len(m.InstanceTypes) == 0 {
+			m.InstanceTypes = of.trainingTypes
+		}
+		return m
+	}
 	if len(m.InstanceTypes) == 0 {
 		m.InstanceTypes = d.Cloud.Fleet.InstanceTypes
 	}
@@ -70,20 +85,25 @@ func (d Deployment) MachinesOf(p Pool) PoolMachines {
 	m.EngineImage = cmp.Or(m.EngineImage, server.Image)
 	m.TensorParallel = max(m.TensorParallel, 1)
 	m.DiskGB = cmp.Or(m.DiskGB, defaultDiskGB)
-	m.BootDeadline = cmp.Or(m.BootDeadline, defaultBootDeadline)
-	if p.Provisioning == ProvisioningStandard {
-		m.OnDemandShare = 1
-	}
 	return m
 }
 
-// LongestBoots returns how long a machine of each pool that answers prompts may take to boot.
+// LongestBoots returns how long a machine of each pool may take to boot.
 func (d Deployment) LongestBoots() map[string]time.Duration {
 	longest := map[string]time.Duration{}
-	for _, p := range d.InferPools() {
+	for _, p := range d.Pools {
 		longest[p.Name] = d.MachinesOf(p).BootDeadline.Std()
 	}
 	return longest
+}
+
+// ShardsPerMachine returns how many open shards a pool starts one machine for. A training is
+// one shard, which takes a whole machine.
+func (d Deployment) ShardsPerMachine(pool string) int {
+	if d.Pool(pool).Trains() {
+		return 1
+	}
+	return d.Cloud.Fleet.ShardsPerMachine
 }
 
 // InstanceTypesOf returns the types of the pool's machines: its own, or those of the fleet.
@@ -94,7 +114,7 @@ func (d Deployment) InstanceTypesOf(pool string) []string {
 // GroupTypes returns the instance types of all pools with groups of machines, each once,
 // in the order of the config.
 func (d Deployment) GroupTypes() (types []string) {
-	for _, p := range d.InferPools() {
+	for _, p := range d.Pools {
 		if p.Machines == MachinesCloudRun {
 			continue
 		}

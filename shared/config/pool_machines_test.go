@@ -6,11 +6,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"rollout/shared/core/gpus"
 )
 
 const (
 	awsHead = "schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\ns3.bucket = 'acme'\n"
 	aPool   = "[[pool]]\nname = 'p'\nmodel = 'org/model'\n"
+
+	trainingPool = "[[pool]]\nname = 'gym'\nmodel = 'rollout/tiny'\nexecutor = 'train'\n"
 )
 
 func TestPoolDescribesItsMachinesAndItsServer(t *testing.T) {
@@ -61,6 +65,48 @@ model = "s3://acme-models/llama/8b/"
 	}
 }
 
+func TestTrainingPoolHasMachinesWithoutGPUs(t *testing.T) {
+	t.Parallel()
+	for provider, head := range map[string]string{ProviderAWS: awsHead, ProviderGCP: gcpHead} {
+		d, err := ParseDeployment("d.toml", []byte(head+aPool+trainingPool))
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, _ := providerOf(provider)
+		want := PoolMachines{InstanceTypes: of.trainingTypes, DiskGB: 30, BootDeadline: Duration(20 * time.Minute)}
+		if diff := cmp.Diff(want, d.MachinesOf(d.Pool("gym"))); diff != "" {
+			t.Errorf("%s: a training pool without keys (-want +got)\n%s", provider, diff)
+		}
+		if p, q := d.ShardsPerMachine("p"), d.ShardsPerMachine("gym"); p != 4 || q != 1 {
+			t.Errorf("%s: a machine is for %d open shards, and for %d trainings, want 4 and 1", provider, p, q)
+		}
+		for _, name := range of.trainingTypes {
+			if _, ok := gpus.Of(name); ok || of.armType.MatchString(name) || !of.instanceType.MatchString(name) {
+				t.Errorf("%s: the default type %s can't train", provider, name)
+			}
+		}
+		for _, name := range d.Cloud.Fleet.InstanceTypes {
+			if of.armType.MatchString(name) {
+				t.Errorf("%s: the type %s of the fleet counts as one of Arm", provider, name)
+			}
+		}
+	}
+	d, err := ParseDeployment("d.toml", []byte(awsHead+trainingPool+`instance_types = ["m7i-flex.large", "hpc6id.32xlarge"]
+disk_gb = 60
+provisioning = "standard"
+ami = "ami-0123456789abcdef0"
+tags = { team = "ml" }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := PoolMachines{InstanceTypes: []string{"m7i-flex.large", "hpc6id.32xlarge"}, DiskGB: 60, OnDemandShare: 1,
+		AMI: "ami-0123456789abcdef0", Tags: map[string]string{"team": "ml"}, BootDeadline: Duration(20 * time.Minute)}
+	if diff := cmp.Diff(want, d.MachinesOf(d.Pool("gym"))); diff != "" {
+		t.Errorf("a training pool with keys (-want +got)\n%s", diff)
+	}
+}
+
 func TestFleetsImageServesVLLMAlone(t *testing.T) {
 	t.Parallel()
 	head := strings.Replace(awsHead, "s3.bucket", "fleet.engine_image = 'acme/vllm:1'\ns3.bucket", 1)
@@ -80,8 +126,23 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ src, want string }{
 		"no cloud": {"schema_version = 1\n" + aPool + "server = 'vllm'",
 			"pool[0].server: an installation outside a cloud starts no machines: remove it"},
-		"a training pool": {awsHead + model("rollout/tiny") + "executor = 'train'\ndisk_gb = 200",
-			"pool[0].disk_gb: a training pool starts no machines: remove it"},
+		"a server of a training": {awsHead + trainingPool + "engine_image = 'acme/vllm:1'",
+			"pool[0].engine_image: a training asks no server: remove it"},
+		"GPUs of a training": {awsHead + trainingPool + "instance_types = ['c7i.large', 'g6.xlarge']",
+			`pool[0].instance_types[1]: "g6.xlarge" has GPUs, which a training does not use: name types without, such as ` +
+				`"c7i.2xlarge"`},
+		"processors of Amazon's own": {awsHead + trainingPool + "instance_types = ['c7gd.large']",
+			`pool[0].instance_types[0]: "c7gd.large" has processors of Arm, and the worker program is for x86`},
+		"processors of Arm on Google Cloud": {gcpHead + trainingPool + "instance_types = ['t2a-standard-4']",
+			`pool[0].instance_types[0]: "t2a-standard-4" has processors of Arm, and the worker program is for x86`},
+		"a training as a task": {gcpHead + trainingPool + "machines = 'cloud-run'",
+			"pool[0].machines: a training outlasts a task of Cloud Run: remove it"},
+		"a training that waits for GPUs": {gcpHead + trainingPool + "provisioning = 'flex-start'",
+			`pool[0].provisioning: "flex-start" is for machines with GPUs: use "spot" or "standard"`},
+		"a small disk of a training": {awsHead + trainingPool + "disk_gb = 5",
+			"pool[0].disk_gb: must be between 10 and 16384, is 5"},
+		"machines of a training on a laptop": {"schema_version = 1\n" + trainingPool + "disk_gb = 50",
+			"pool[0].disk_gb: an installation outside a cloud starts no machines: remove it"},
 		"an unknown server": {awsHead + aPool + "server = 'tgi'",
 			`pool[0].server: "tgi" is not a valid server: use vllm or sglang or llama.cpp`},
 		"an argument of rollout's": {awsHead + aPool + "engine_args = ['--port', '1']",

@@ -29,6 +29,8 @@ type provider struct {
 	instanceType       *regexp.Regexp // matches the names of instance types
 	instanceTypeRemedy string         // the remedy for a name that does not match
 	maxInstanceTypes   int            // maximum number of types in one group of machines
+	trainingTypes      []string       // default types of training pools; they have no GPU
+	armType            *regexp.Regexp // matches types whose processors can't run the worker program
 	jobs               bool           // a pool's machines may be MachinesCloudRun
 	provisioning       []string       // how a pool's machines may be bought
 	image              *regexp.Regexp // matches the names of machine images

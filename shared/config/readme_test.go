@@ -28,7 +28,8 @@ func readDocument(t *testing.T, path string) string {
 func TestConfigsInReadmesAreValid(t *testing.T) {
 	t.Parallel()
 	found := map[string]int{}
-	for _, path := range []string{reference, "../../infra/aws/README.md", "../../gpuworker/README.md"} {
+	for _, path := range []string{reference, "../../infra/aws/README.md", "../../infra/gcp/README.md",
+		"../../gpuworker/README.md"} {
 		for _, block := range strings.Split(readDocument(t, path), "```toml\n")[1:] {
 			src, _, _ := strings.Cut(block, "```")
 			name, _, _ := strings.Cut(strings.TrimPrefix(src, "# "), "\n")

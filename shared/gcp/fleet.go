@@ -24,7 +24,7 @@ var (
 // Fleet returns the machines of the stack's pools; see cloud.Installation.
 func (s *Stack) Fleet() capacity.Fleet {
 	f := &fleet{pools: map[string]capacity.Fleet{}}
-	for _, p := range s.Deployment.InferPools() {
+	for _, p := range s.Deployment.Pools {
 		f.pools[p.Name] = s.machinesOf(p)
 	}
 	return f
@@ -45,7 +45,7 @@ func (s *Stack) machinesOf(p config.Pool) capacity.Fleet {
 func (f *fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
 	of, ok := f.pools[pool]
 	if !ok {
-		return fault.New(fault.NotFound, "the config has no pool %s that answers prompts", pool)
+		return fault.New(fault.NotFound, "the config has no pool %s", pool)
 	}
 	return of.ScaleUp(ctx, pool, machines)
 }

@@ -56,7 +56,7 @@ func GroupNames(d config.Deployment, pool string) (names []string) {
 
 // PoolOfGroup returns the pool whose machines a group has.
 func PoolOfGroup(d config.Deployment, group string) (pool string, ok bool) {
-	for _, p := range d.InferPools() {
+	for _, p := range d.Pools {
 		if p.Machines != config.MachinesCloudRun && slices.Contains(GroupNames(d, p.Name), group) {
 			return p.Name, true
 		}

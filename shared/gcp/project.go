@@ -71,7 +71,7 @@ func (p project) credentials(ctx context.Context) (string, error) {
 	return accountOf(p.config)
 }
 
-// pools returns the names of the pools with machines of that kind.
+// pools returns the names of the pools with GPUs on machines of that kind.
 func (p project) pools(kind string) (names []string) {
 	for _, pool := range p.at.InferPools() {
 		if pool.Machines == kind || pool.Machines == "" && kind == config.MachinesGroup {

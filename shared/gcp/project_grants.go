@@ -113,7 +113,7 @@ func (p project) neededGrants(number string) (out []silentGrant) {
 		source(name)
 	}
 	queues := []string{host.CoordinateQueue}
-	for _, pool := range p.at.InferPools() {
+	for _, pool := range p.at.Pools {
 		queues = append(queues, host.WorkQueue(pool.Name), host.UrgentQueue(pool.Name))
 	}
 	for _, name := range queues {

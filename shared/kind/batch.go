@@ -79,6 +79,10 @@ func serving(d config.Deployment, m config.Model, key string) (pool config.Pool,
 // config without a model gets the only pool, or the one that is named default.
 func poolOf(d config.Deployment, m config.Model, key string) (config.Pool, error) {
 	ps := d.InferPools()
+	if len(ps) == 0 && d.Cloud.Configured() { // its only pool trains
+		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the installation has no pool that answers prompts",
+			Remedy: "add a [[pool]] with the name of a model to rollout.toml, and deploy it"}
+	}
 	if m.URI == "" && len(ps) == 1 {
 		return ps[0], nil
 	}

@@ -23,10 +23,6 @@ type Kind struct {
 	Name     string // as configs and manifests have it. Example: "batch"
 	Executor string // of the pools that answer its items. Example: config.ExecutorInfer
 
-	// LocalOnly is what to do instead where a cloud manages the machines, in which
-	// no machine of Executor starts; "" if the kind runs there too. Optional.
-	LocalOnly string
-
 	// ConfigOf returns what the manifests of runs have of a config. It is called once, before
 	// Complete. Optional: nil keeps the config.
 	ConfigOf func(config.Run) config.Run

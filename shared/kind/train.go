@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -17,8 +18,7 @@ import (
 func train() Kind {
 	return Kind{
 		Name: config.KindTrain, Executor: config.ExecutorTrain,
-		LocalOnly: "train on a machine of yours: rollout train, or rollout up",
-		Complete:  completeTraining, Job: trainingJob, Artifacts: trainingArtifacts,
+		Complete: completeTraining, Job: trainingJob, Artifacts: trainingArtifacts,
 		OneStream: true, Trains: true, ReadsInput: true, Blameless: true,
 	}
 }
@@ -32,7 +32,12 @@ func completeTraining(ctx context.Context, m *record.Manifest, at Site) error {
 	if len(m.Inputs) != 1 {
 		return fault.New(fault.Invalid, "a training has one dataset, not %d", len(m.Inputs))
 	}
-	pool, _ := at.Deployment.TrainPool()
+	pool, declared := at.Deployment.TrainPool()
+	if !declared && at.Deployment.Cloud.Configured() { // no queue and no machine stands for it
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the installation has no pool that trains"),
+			Remedy: fmt.Sprintf("add a [[pool]] with executor = %q and model = %q to rollout.toml, and deploy it",
+				config.ExecutorTrain, config.ModelTiny)}
+	}
 	base := m.Config.Algorithm.Common().BaseModel.URI
 	m.Pool, m.ModelURI, m.ModelID, m.Dialect = pool.Name, base, identity.Model(base, "").String(), string(dialect.Plain)
 	head, err := at.Head(ctx, m.Inputs[0])

@@ -29,7 +29,7 @@ func main() {
 			Hooks:       coordinate.Hooks{OnSent: sent},
 			Shared:      true,
 			Prices:      prices.Of(s.Deployment.Cloud.Provider),
-			Pools:       append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
+			Pools:       append([]config.Pool{}, s.Deployment.Pools...), // not nil: a stack has no other queues
 			StepContext: lambda.ContinueChain,
 		})
 		return lambda.Messages(s.Ports, func(ctx context.Context, ms []queue.Message) []string {

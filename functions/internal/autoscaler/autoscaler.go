@@ -56,6 +56,8 @@ type request struct {
 // Options are what a scaler takes besides the fleet.
 type Options struct {
 	Rules scaling.Rules
+	// Own are the rules of pools that have others.
+	Own map[string]scaling.Rules
 	// Cooldown is how long after a request for a pool only larger requests are
 	// sent for that pool.
 	Cooldown time.Duration
@@ -77,18 +79,28 @@ func New(f capacity.Fleet, o Options) *Scaler {
 func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
 	s := in.Stores()
 	fleet := s.Deployment.Cloud.Fleet
-	rules := scaling.Rules{ShardsPerMachine: fleet.ShardsPerMachine, MaxMachines: fleet.MaxMachines}
-	var pools []string
-	for _, p := range s.Deployment.InferPools() {
-		pools = append(pools, p.Name)
+	o := Options{Rules: scaling.Rules{ShardsPerMachine: fleet.ShardsPerMachine, MaxMachines: fleet.MaxMachines},
+		Own: map[string]scaling.Rules{}, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log}
+	for _, p := range s.Deployment.Pools {
+		o.Pools = append(o.Pools, p.Name)
+		if n := s.Deployment.ShardsPerMachine(p.Name); n != fleet.ShardsPerMachine {
+			o.Own[p.Name] = scaling.Rules{ShardsPerMachine: n, MaxMachines: fleet.MaxMachines}
+		}
 	}
-	boots := func(ctx context.Context, pool string) (scaling.Boots, error) {
+	o.Boots = func(ctx context.Context, pool string) (scaling.Boots, error) {
 		var f record.Fleet
 		_, _, err := host.Load(ctx, s.Ports.Docs, record.FleetKey(pool), &f)
 		return f.Boots, err
 	}
-	return New(in.Fleet(),
-		Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log, Pools: pools, Boots: boots})
+	return New(in.Fleet(), o)
+}
+
+// desired returns how many machines a pool should have at least for the demand.
+func (r *Scaler) desired(pool string, d scaling.Demand) int {
+	if own, ok := r.opts.Own[pool]; ok {
+		return own.DesiredMachines(d)
+	}
+	return r.opts.Rules.DesiredMachines(d)
 }
 
 // Record adds to the demand of a pool.
@@ -172,7 +184,7 @@ func (r *Scaler) idle() (pools []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, pool := range r.opts.Pools {
-		if r.opts.Rules.DesiredMachines(r.demand[pool]) == 0 {
+		if r.desired(pool, r.demand[pool]) == 0 {
 			pools = append(pools, pool)
 		}
 	}
@@ -187,7 +199,7 @@ func (r *Scaler) targets() map[string]int {
 	out := map[string]int{}
 	now := r.opts.Clock.Now()
 	for pool, d := range r.demand {
-		machines := r.opts.Rules.DesiredMachines(d)
+		machines := r.desired(pool, d)
 		last := r.requests[pool]
 		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < r.opts.Cooldown {
 			continue

@@ -41,6 +41,20 @@ func newScaler(f *recorder, log *slog.Logger) *Scaler {
 // unclaimed is the demand of n shards that no worker holds.
 func unclaimed(n int) scaling.Demand { return scaling.Demand{OpenShards: n, UnclaimedShards: n} }
 
+func TestPoolWithRulesOfItsOwnGetsItsMachines(t *testing.T) {
+	t.Parallel()
+	f := &recorder{}
+	r := New(f, Options{Rules: scaling.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Cooldown: Cooldown,
+		Own:   map[string]scaling.Rules{"trainers": {ShardsPerMachine: 1, MaxMachines: 8}},
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)})
+	r.Record("a", unclaimed(3))
+	r.Record("trainers", unclaimed(3))
+	r.ScaleUp(t.Context())
+	if got := f.requests(); got != "a 1, trainers 3" {
+		t.Errorf("requested %q", got)
+	}
+}
+
 func TestDemandOfABatchIsOneRequestForEachPool(t *testing.T) {
 	t.Parallel()
 	f := &recorder{}
