@@ -71,7 +71,7 @@ func lacksRight(err error) bool {
 
 // pools returns the pools with groups of machines.
 func (a account) pools() (pools []config.Pool) {
-	for _, p := range a.at.InferPools() {
+	for _, p := range a.at.Pools {
 		if p.Machines != config.MachinesCloudRun {
 			pools = append(pools, p)
 		}

@@ -58,6 +58,16 @@ func DefaultFleet() Fleet {
 // NVIDIA's driver, Docker and NVIDIA's container toolkit.
 const awsMachineImage = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 
+// awsTrainingImage is the SSM parameter with the id of the newest Amazon Linux: a training
+// needs the worker program and nothing else.
+const awsTrainingImage = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+
 // ImageOf returns the machine image of a pool on AWS: an image, "ami-…", or the parameter of
 // Systems Manager that has the id of one.
-func (d Deployment) ImageOf(p Pool) string { return cmp.Or(d.MachinesOf(p).AMI, awsMachineImage) }
+func (d Deployment) ImageOf(p Pool) string {
+	image := awsMachineImage
+	if p.Trains() {
+		image = awsTrainingImage
+	}
+	return cmp.Or(d.MachinesOf(p).AMI, image)
+}

@@ -178,10 +178,10 @@ func (b *builder) neverOverwrite() []grant {
 	}}
 }
 
-// deleteObjects allows adding delete markers below the prefix. The object
+// deleteObjects allows adding delete markers below the prefixes. The object
 // versions remain until the bucket's lifecycle removes them.
-func (b *builder) deleteObjects(prefix string) []grant {
-	return []grant{{id: "RemoveObjects", actions: []string{"s3:DeleteObject"}, resources: b.objectArns(prefix),
+func (b *builder) deleteObjects(prefixes ...string) []grant {
+	return []grant{{id: "RemoveObjects", actions: []string{"s3:DeleteObject"}, resources: b.objectArns(prefixes...),
 		why: "Objects are named when they are made; the prefix is all that is known of them."}}
 }
 
@@ -328,7 +328,7 @@ func (b *builder) scaleFleets() []grant {
 		{
 			id:        "ScaleFleets",
 			actions:   []string{"autoscaling:SetDesiredCapacity", "autoscaling:ResumeProcesses"},
-			resources: b.groupArns(b.Deployment.InferPools()...),
+			resources: b.groupArns(b.Deployment.Pools...),
 			why:       "A group's name is preceded by an id that it gets when it is made.",
 		},
 	}

@@ -287,14 +287,38 @@ func TestMachineRoleIsMinimal(t *testing.T) {
 	made := synth(t, settings(t, func(s *stack.Settings) {
 		s.Deployment.Secrets = []string{"hf-token", "api-token"}
 	}))
-	group := made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", "acme-small")
-	profile := strings.Trim(group.Properties.text("LaunchTemplateData.IamInstanceProfile.Arn"), "<>")
-	profile = strings.TrimSuffix(profile, ".Arn")
-	role := strings.Trim(made.Resources[profile].Properties.text("Roles.0"), "<>")
-	if role == "" {
-		role = strings.Trim(texts(made.Resources[profile].Properties.at("Roles"))[0], "<>")
+	allowed, written := machineMay(t, made, "acme-small")
+	if !slices.Equal(written, []string{"beat/", "shard-??", "limit/"}) {
+		t.Errorf("a worker may write documents in %v", written)
 	}
-	allowed := map[string][]string{}
+	for action, want := range map[string][]string{
+		"s3:PutObject":                  {"cas/*", "models/*", "pending/*", "work/*"},
+		"s3:DeleteObject":               {"pending/clock-*"},
+		"dynamodb:PutItem":              {"acme"},
+		"dynamodb:DeleteItem":           nil,
+		"dynamodb:Query":                {"acme"},
+		"sqs:ReceiveMessage":            {"acme-urgent-small", "acme-work-small"},
+		"sqs:SendMessage":               {"acme-coordinate", "acme-urgent-small-dead", "acme-work-small-dead"},
+		"secretsmanager:GetSecretValue": {"hf-token-??????"},
+		"lambda:InvokeFunction":         nil,
+		"autoscaling:TerminateInstanceInAutoScalingGroup": {"acme-small"},
+		"autoscaling:SetDesiredCapacity":                  nil,
+	} {
+		if got := allowed[action]; !slices.Equal(got, want) {
+			t.Errorf("a worker may %s on %v, want %v", action, got, want)
+		}
+	}
+}
+
+// machineMay returns what the machines of a group may do, by action, and the partitions in
+// which they may write documents. Machines never overwrite objects.
+func machineMay(t *testing.T, made template, group string) (allowed map[string][]string, written []string) {
+	t.Helper()
+	launch := made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", group)
+	profile := strings.Trim(launch.Properties.text("LaunchTemplateData.IamInstanceProfile.Arn"), "<>")
+	profile = strings.TrimSuffix(profile, ".Arn")
+	role := strings.Trim(texts(made.Resources[profile].Properties.at("Roles"))[0], "<>")
+	allowed = map[string][]string{}
 	forbidden := false
 	for _, s := range made.policyOf(role) {
 		if !s.allow {
@@ -316,32 +340,84 @@ func TestMachineRoleIsMinimal(t *testing.T) {
 			}
 		}
 		if slices.Contains(s.actions, "dynamodb:PutItem") {
-			if got := s.partitions(); !slices.Equal(got, []string{"beat/", "shard-??", "limit/"}) {
-				t.Errorf("a worker may write documents in %v", got)
-			}
+			written = append(written, s.partitions()...)
 		}
 	}
 	if !forbidden {
-		t.Error("a worker may overwrite objects")
+		t.Errorf("%s: a worker may overwrite objects", group)
+	}
+	for _, resources := range allowed {
+		slices.Sort(resources)
+	}
+	return allowed, written
+}
+
+// A training keeps snapshots, and removes those that newer ones replace. It asks no server.
+func TestRoleOfTrainingMachinesIsMinimal(t *testing.T) {
+	t.Parallel()
+	allowed, written := machineMay(t, asUsual(t), "acme-trainers")
+	if !slices.Equal(written, []string{"beat/", "shard-??", "snapshot/", "content/"}) {
+		t.Errorf("a training may write documents in %v", written)
 	}
 	for action, want := range map[string][]string{
-		"s3:PutObject":                  {"cas/*", "models/*", "pending/*", "work/*"},
-		"s3:DeleteObject":               {"pending/clock-*"},
-		"dynamodb:PutItem":              {"acme"},
-		"dynamodb:DeleteItem":           nil,
+		"s3:GetObject":                  {"cas/*", "pending/*", "prompts/*", "work/*"},
+		"s3:PutObject":                  {"cas/*", "pending/*", "work/*"},
+		"s3:DeleteObject":               {"cas/*", "pending/*"},
+		"s3:DeleteObjectVersion":        nil,
+		"dynamodb:DeleteItem":           {"acme"},
 		"dynamodb:Query":                {"acme"},
-		"sqs:ReceiveMessage":            {"acme-urgent-small", "acme-work-small"},
-		"sqs:SendMessage":               {"acme-coordinate", "acme-urgent-small-dead", "acme-work-small-dead"},
-		"secretsmanager:GetSecretValue": {"hf-token-??????"},
-		"lambda:InvokeFunction":         nil,
-		"autoscaling:TerminateInstanceInAutoScalingGroup": {"acme-small"},
-		"autoscaling:SetDesiredCapacity":                  nil,
+		"sqs:ReceiveMessage":            {"acme-urgent-trainers", "acme-work-trainers"},
+		"sqs:SendMessage":               {"acme-coordinate", "acme-urgent-trainers-dead", "acme-work-trainers-dead"},
+		"secretsmanager:GetSecretValue": nil,
+		"autoscaling:TerminateInstanceInAutoScalingGroup": {"acme-trainers"},
 	} {
-		got := allowed[action]
-		slices.Sort(got)
+		got := slices.DeleteFunc(slices.Clone(allowed[action]), func(r string) bool { return strings.HasSuffix(r, ".zip") })
 		if !slices.Equal(got, want) {
-			t.Errorf("a worker may %s on %v, want %v", action, got, want)
+			t.Errorf("a training may %s on %v, want %v", action, got, want)
 		}
+	}
+}
+
+// Without a training pool people have no rights to snapshots.
+func TestRightsToSnapshotsComeWithATrainingPool(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Pools = s.Deployment.InferPools() }))
+	for _, name := range []string{"reader", "user"} {
+		for _, s := range made.policyOf(made.policy(t, name).id) {
+			for _, r := range slices.Concat(s.resources, s.partitions()) {
+				if strings.Contains(r, "cas/") || strings.Contains(r, "snapshot/") || strings.Contains(r, "content/") {
+					t.Errorf("a %s may %v on %s", name, s.actions, r)
+				}
+			}
+		}
+	}
+}
+
+// Machines of a training pool have processors alone, and an image without a driver.
+func TestTrainingMachinesHaveNoGPUs(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	launch := tree(made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", "acme-trainers").
+		Properties.at("LaunchTemplateData").(map[string]any))
+	disk := tree(launch.list("BlockDeviceMappings")[0].(map[string]any))
+	got := [4]string{launch.text("ImageId"), disk.text("DeviceName"), disk.text("Ebs.VolumeSize"),
+		disk.text("Ebs.Throughput")}
+	want := [4]string{"resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64", "/dev/xvda",
+		"30", "125"}
+	if got != want {
+		t.Errorf("image, device, size and throughput are %q, want %q", got, want)
+	}
+	group := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-trainers").Properties
+	for _, o := range group.list("MixedInstancesPolicy.LaunchTemplate.Overrides") {
+		if name := tree(o.(map[string]any)).text("InstanceType"); !strings.HasPrefix(name, "c") &&
+			!strings.HasPrefix(name, "m") {
+			t.Errorf("the group may start %s", name)
+		}
+	}
+	script := flat(launch.at("UserData").(map[string]any)["Fn::Base64"])
+	if !strings.Contains(script, "export ROLLOUT_MODEL='rollout/tiny'\n") ||
+		!strings.Contains(script, "export ROLLOUT_POOL='trainers'\n") {
+		t.Errorf("the script begins with %.900s", script)
 	}
 }
 
@@ -414,7 +490,7 @@ func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 		}
 		for _, part := range []string{
 			"ROLLOUT_CONFIG='",
-			"ROLLOUT_MODEL='org/",
+			"ROLLOUT_MODEL='",
 			"ROLLOUT_WORKER='s3://",
 			"AWS_REGION='eu-central-1'",
 		} {

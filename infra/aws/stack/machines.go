@@ -23,8 +23,8 @@ import (
 
 const (
 	// The root volume must hold the machine image, and where machines have no disks of
-	// their own an engine's container image and a model.
-	rootDevice = "/dev/sda1"
+	// their own an engine's container image and a model. Each image has its own name for it.
+	rootDevice, trainingRootDevice = "/dev/sda1", "/dev/xvda"
 	// Throughputs of the root volume in MB/s: what is free of charge, and what is worth its
 	// price where images and models lie on it.
 	freeThroughput, fastThroughput = 125, 500
@@ -33,8 +33,7 @@ const (
 	maxUserData                 = 16 << 10 // in bytes, before they are encoded
 )
 
-// machines adds the network of the machines, and a group of machines for each
-// pool that answers prompts.
+// machines adds the network of the machines, and a group of machines for each pool.
 func (b *builder) machines() {
 	at := b.network()
 	awslogs.NewLogGroup(b.stack, jsii.String("Log-machines"), &awslogs.LogGroupProps{
@@ -43,7 +42,7 @@ func (b *builder) machines() {
 		RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
 	program := awss3assets.NewAsset(b.stack, jsii.String("Program"), &awss3assets.AssetProps{Path: &b.WorkerBinary})
-	for _, pool := range b.Deployment.InferPools() {
+	for _, pool := range b.Deployment.Pools {
 		b.machineGroup(pool, at, program)
 	}
 }
@@ -57,8 +56,12 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 	fleet, cloud := b.cloud.Fleet, b.cloud
 	machines := b.Deployment.MachinesOf(pool)
 	name := cloud.FleetName(pool.Name)
+	does, device, work := "answers prompts", rootDevice, b.workerGrants(pool.Name)
+	if pool.Trains() {
+		does, device, work = "trains", trainingRootDevice, b.trainerGrants(pool.Name)
+	}
 	grants := append(
-		join(b.workerGrants(pool.Name), b.readModel(pool), b.readImage(pool), b.readKeys()),
+		join(work, b.readModel(pool), b.readImage(pool), b.readKeys()),
 		grant{
 			id:        "LeaveTheFleet",
 			actions:   []string{"autoscaling:TerminateInstanceInAutoScalingGroup"},
@@ -74,7 +77,7 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 	)
 	grants = append(append(grants, b.writeMachineLog()), b.openSessions()...)
 	roleID := "MachineRole-" + pool.Name
-	role := b.role(roleID, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
+	role := b.role(roleID, "ec2.amazonaws.com", "rollout: "+name+" "+does, grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
 		MachineImage:       b.imageOf(b.Deployment.ImageOf(pool)),
@@ -88,8 +91,8 @@ func (b *builder) machineGroup(pool config.Pool, at place, program awss3assets.A
 		EbsOptimized:            jsii.Bool(true),
 		BlockDevices: &[]*awsec2.BlockDevice{
 			{
-				DeviceName: jsii.String(rootDevice),
-				Volume:     awsec2.BlockDeviceVolume_Ebs(jsii.Number(machines.DiskGB), b.rootVolume(machines)),
+				DeviceName: &device,
+				Volume:     awsec2.BlockDeviceVolume_Ebs(jsii.Number(machines.DiskGB), b.rootVolume(pool, machines)),
 			},
 		},
 	})
@@ -144,11 +147,11 @@ func (b *builder) imageOf(name string) awsec2.IMachineImage {
 }
 
 // rootVolume returns the options of the machines' root volume.
-func (b *builder) rootVolume(m config.PoolMachines) *awsec2.EbsDeviceOptions {
+func (b *builder) rootVolume(p config.Pool, m config.PoolMachines) *awsec2.EbsDeviceOptions {
 	throughput := m.DiskThroughput
 	if throughput == 0 {
 		throughput = freeThroughput
-		if slices.ContainsFunc(m.InstanceTypes, lacksDisk) {
+		if !p.Trains() && slices.ContainsFunc(m.InstanceTypes, lacksDisk) {
 			throughput = fastThroughput
 		}
 	}
@@ -281,7 +284,7 @@ var longestProgram = "s3://cdk-hnb659fds-assets-123456789012-ap-southeast-1/" + 
 
 // checkUserData returns Invalid if EC2 would refuse the user data of a pool's machines.
 func (s Settings) checkUserData() error {
-	for _, pool := range s.Deployment.InferPools() {
+	for _, pool := range s.Deployment.Pools {
 		if size := len(s.userData(pool, longestProgram)); size > maxUserData {
 			return &fault.Error{
 				Kind: fault.Invalid,

@@ -159,7 +159,7 @@ func (b *builder) dashboard() {
 		table("ConsumedWriteCapacityUnits", "written"), table("ConsumedReadCapacityUnits", "read"))
 	if b.Machines {
 		var groups []string
-		for _, p := range b.Deployment.InferPools() {
+		for _, p := range b.Deployment.Pools {
 			groups = append(groups, b.cloud.FleetName(p.Name))
 		}
 		sizes := func(metric string) [][]any {

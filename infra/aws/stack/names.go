@@ -36,7 +36,7 @@ func promptsOf(c config.Cloud) string { return c.S3.Prefix + record.PromptsPrefi
 // first. Each has a dead-letter queue of its own.
 func queueNames(d config.Deployment) []string {
 	names := []string{host.CoordinateQueue}
-	for _, p := range d.InferPools() {
+	for _, p := range d.Pools {
 		names = append(names, poolQueues(p.Name)...)
 	}
 	return names

@@ -26,6 +26,8 @@ const (
 	found        = record.FoundPrefix
 	names        = record.NamedPrefix
 	poolLimits   = record.LimitPrefix
+	snapshots    = "snapshot/"
+	references   = "content/" // which snapshots need an object of contents
 	installation = "installation/"
 	uploads      = "uploads/"
 	told         = record.NotifyPrefix
@@ -136,6 +138,24 @@ func (b *builder) fleetDocuments() []string {
 		return nil
 	}
 	return []string{fleets}
+}
+
+// trainerGrants returns the statements for the workers of a training pool. They keep
+// snapshots: besides what workers do, they remove the copies from which a snapshot's object
+// was made, and the snapshots that newer ones replace. They read no file of another run.
+func (b *builder) trainerGrants(pool string) []grant {
+	return join(
+		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.PendingPrefix, contents),
+		b.createObjects(record.WorkPrefix, record.PendingPrefix, contents),
+		b.neverOverwrite(),
+		b.deleteObjects(record.PendingPrefix, contents),
+		b.readDocuments(),
+		b.queryDocuments(beats, snapshots, references),
+		b.writeDocuments(beats, shards, snapshots, references),
+		b.deleteDocuments(snapshots, references),
+		b.receiveMessages(poolQueues(pool)...),
+		b.sendMessages(host.CoordinateQueue),
+	)
 }
 
 // workerGrants returns the statements for the workers of a pool. A worker

@@ -20,7 +20,7 @@ type Settings struct {
 
 	API          bool   // add the HTTP API, unless the region lacks function URLs
 	Sessions     bool   // let people open a shell on machines with Session Manager
-	Machines     bool   // add groups of GPU machines; if false, workers run elsewhere
+	Machines     bool   // add groups of machines; if false, workers run elsewhere
 	Arch         string // of the functions: ArchARM or ArchX86
 	FunctionsDir string // folder of the functions' programs, each in NAME/bootstrap
 	WorkerBinary string // path of the worker program for x86_64; needed if Machines
@@ -105,9 +105,8 @@ func (s Settings) Check() error {
 	if s.Machines && (s.Zones < 0 || s.Zones > 6) {
 		add("zones is %d: use 1 to 6, or 0 for all of the region", s.Zones)
 	}
-	if s.Machines && len(s.Deployment.InferPools()) == 0 {
-		add("the config has no [[pool]] that answers prompts: " +
-			"add one, with the name of a model, or deploy with -c gpu=false")
+	if s.Machines && len(s.Deployment.Pools) == 0 {
+		add("the config has no [[pool]]: add one, with the name of a model, or deploy with -c gpu=false")
 	}
 	if s.Machines {
 		problems = append(problems, s.Network.problems()...)

@@ -35,25 +35,37 @@ func (b *builder) userPolicies() {
 // viewerGrants returns the statements that status, explain, results and bundle
 // need.
 func (b *builder) viewerGrants() []grant {
+	read := []string{record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix, record.ModelsPrefix}
+	listed := []string{runs, open, ended, found, names, beats}
+	if _, trains := b.Deployment.TrainPool(); trains { // snapshots are looked at and restored
+		read, listed = append(read, contents), append(listed, snapshots, references)
+	}
 	return join(
-		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix, record.ModelsPrefix),
+		b.readObjects(read...),
 		b.listObjects(record.PromptsPrefix, record.RunsPrefix, record.ModelsPrefix), // models: for `rollout model list`
 		b.readOwner(),
 		b.readVersioning(),
 		b.readDocuments(),
-		b.queryDocuments(runs, open, ended, found, names, beats),
+		b.queryDocuments(listed...),
 		b.measureAllQueues(),
 	)
 }
 
-// operatorGrants returns the statements that submit, pause, resume, stop, promote and model cache need
-// in addition to viewerGrants.
+// operatorGrants returns the statements that submit, pause, resume, stop, promote, model cache
+// and snapshot prune need in addition to viewerGrants.
 func (b *builder) operatorGrants() []grant {
+	written := []string{others}
+	var prune []grant
+	if _, trains := b.Deployment.TrainPool(); trains {
+		written = append(written, references)
+		prune = join(b.deleteObjects(contents), b.deleteDocuments(snapshots, references))
+	}
 	return join(
 		b.putObjects(record.PromptsPrefix, record.RunsPrefix+"*/guidance/", record.ModelsPrefix),
 		b.invokeFunctions(submit), // if the event of an uploaded file is late
-		b.writeDocuments(others),
+		b.writeDocuments(written...),
 		b.sendMessages(host.CoordinateQueue),
+		prune,
 	)
 }
 
@@ -99,7 +111,7 @@ func (b *builder) images() (names []string) {
 	if !b.Machines {
 		return nil
 	}
-	for _, p := range b.Deployment.InferPools() {
+	for _, p := range b.Deployment.Pools {
 		if name := b.Deployment.ImageOf(p); !slices.Contains(names, name) {
 			names = append(names, name)
 		}

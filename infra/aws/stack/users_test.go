@@ -89,7 +89,8 @@ func TestApiPolicyAllowsCallsByTheURLAlone(t *testing.T) {
 }
 
 // The reader policy allows no changes, and the user policy only what submit,
-// pause, resume, stop and model cache need, and what the doctor tries.
+// pause, resume, stop, model cache and the pruning of snapshots need, and what the doctor
+// tries.
 func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
@@ -112,6 +113,7 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	for name, want := range map[string][]string{
 		"reader": look,
 		"user": append([]string{
+			"dynamodb:DeleteItem",
 			"dynamodb:PutItem",
 			"lambda:InvokeFunction",
 			"s3:AbortMultipartUpload",
@@ -126,8 +128,12 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 		for _, s := range made.policyOf(made.policy(t, name).id) {
 			may = append(may, s.actions...)
 			switch {
-			case slices.Contains(s.actions, "s3:DeleteObject"): // what the doctor makes
-				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-batches/team-a/pending/doctor-*") {
+			case slices.Contains(s.actions, "s3:DeleteObject"): // what the doctor makes, and pruned snapshots
+				prefix := ":acme-batches/team-a/cas/*"
+				if slices.Contains(s.actions, "s3:PutObject") {
+					prefix = ":acme-batches/team-a/pending/doctor-*"
+				}
+				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], prefix) {
 					t.Errorf("a %s may delete %q", name, s.resources)
 				}
 			case slices.Contains(s.actions, "sqs:DeleteMessage"):
@@ -151,8 +157,12 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 					t.Errorf("a %s may put objects to %q", name, s.resources)
 				}
 			case slices.Contains(s.actions, "dynamodb:PutItem"):
-				if got := s.partitions(); !slices.Equal(got, []string{"??"}) {
+				if got := s.partitions(); !slices.Equal(got, []string{"??", "content/"}) {
 					t.Errorf("a %s may write documents in %q", name, got)
+				}
+			case slices.Contains(s.actions, "dynamodb:DeleteItem"):
+				if got := s.partitions(); !slices.Equal(got, []string{"snapshot/", "content/"}) {
+					t.Errorf("a %s may delete documents in %q", name, got)
 				}
 			case slices.Contains(s.actions, "sqs:SendMessage"):
 				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-coordinate") {

@@ -44,8 +44,12 @@ type Account struct {
 // Notification says which function the bucket invokes for which objects.
 type Notification struct{ Function, Prefix, Suffix, Event string }
 
-// ownImage is the parameter of the machine image that the stack takes by default.
-var ownImage = config.Deployment{}.ImageOf(config.Pool{})
+// ownImage and trainingImage are the parameters of the machine images that the stack takes by
+// default.
+var (
+	ownImage      = config.Deployment{}.ImageOf(config.Pool{})
+	trainingImage = config.Deployment{}.ImageOf(config.Pool{Executor: config.ExecutorTrain})
+)
 
 // HealthyAccount returns the account of a deployment in which its pools' machines start.
 func HealthyAccount(d config.Deployment) Account {
@@ -53,7 +57,7 @@ func HealthyAccount(d config.Deployment) Account {
 		Quotas: map[string]float64{"L-3819A6DF": 256, "L-DB2E81BA": 64, "L-7212CCBC": 0, "L-417A185B": 0, "L-C4BD4855": 0,
 			"L-34B43A08": 640, "L-1216C47A": 640},
 		Zones:      map[string][]string{},
-		Parameters: map[string]string{ownImage: "ami-0123456789abcdef0"},
+		Parameters: map[string]string{ownImage: "ami-0123456789abcdef0", trainingImage: "ami-0123456789abcdef1"},
 		Notifications: []Notification{{Function: d.Cloud.FunctionName("submit"), Prefix: d.Cloud.S3.Prefix +
 			record.PromptsPrefix, Event: "s3:ObjectCreated:*"}},
 		Rules: map[string][]string{},
