@@ -1,4 +1,5 @@
-# One account for each function, one for all workers, and one that calls the functions.
+# One account for each function, one for all workers that answer prompts, one for those that
+# train, and one that calls the functions.
 # None has a key.
 resource "google_service_account" "program" {
   for_each     = local.rights
@@ -81,6 +82,10 @@ locals {
   }]...)
   publish_grants = merge([for who, r in local.rights : {
     for q in r.publishes : "${who}-${q}" => { who = who, topic = q }
+  }]...)
+  # A grant of a queue to those who receive from it.
+  receive_grants = merge([for who, queues in local.machine_accounts : {
+    for q in queues : q => who
   }]...)
   secret_grants = merge([for who, r in local.rights : {
     for s in r.secrets : "${who}-${s}" => { who = who, secret = s }
@@ -172,10 +177,10 @@ resource "google_pubsub_topic_iam_member" "publish" {
 }
 
 resource "google_pubsub_subscription_iam_member" "receive" {
-  for_each     = local.pull_queues
+  for_each     = local.receive_grants
   subscription = google_pubsub_subscription.pull[each.key].id
   role         = google_project_iam_custom_role.role["receive"].name
-  member       = google_service_account.program["worker"].member
+  member       = google_service_account.program[each.value].member
 }
 
 resource "google_secret_manager_secret_iam_member" "read" {

@@ -181,8 +181,10 @@ resource "google_storage_bucket_object" "job_script" {
 }
 
 resource "google_storage_bucket_iam_member" "programs" {
-  for_each = var.gpu ? toset(["objects_read", "objects_list"]) : toset([])
-  bucket   = google_storage_bucket.programs[0].name
-  role     = google_project_iam_custom_role.role[each.key].name
-  member   = google_service_account.program["worker"].member
+  for_each = merge([for who in keys(local.machine_accounts) : {
+    for role in ["objects_read", "objects_list"] : "${who}-${role}" => { who = who, role = role } if var.gpu
+  }]...)
+  bucket = google_storage_bucket.programs[0].name
+  role   = google_project_iam_custom_role.role[each.value.role].name
+  member = google_service_account.program[each.value.who].member
 }

@@ -64,10 +64,11 @@ resource "google_cloud_run_v2_service_iam_member" "push" {
 
 # A machine leaves its group by asking the function leave, which takes no other callers.
 resource "google_cloud_run_v2_service_iam_member" "leave" {
+  for_each = toset(keys(local.machine_accounts))
   name     = google_cloud_run_v2_service.function["leave"].name
   location = local.region
   role     = google_project_iam_custom_role.role["call"].name
-  member   = google_service_account.program["worker"].member
+  member   = google_service_account.program[each.key].member
 }
 
 # Cloud Storage publishes with its own account. Without the grant, making the notification

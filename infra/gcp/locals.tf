@@ -26,7 +26,11 @@ locals {
   open_api     = contains(var.settings.secrets, local.token_secret)
   notifies     = var.settings.notify_secret != ""
 
-  pull_queues = toset(flatten([for pool in keys(var.settings.pools) : ["work-${pool}", "urgent-${pool}"]]))
+  # The queues of pools that answer prompts, of the one that trains, and of both.
+  answer_queues = flatten([for pool, p in var.settings.pools : ["work-${pool}", "urgent-${pool}"] if !p.trains])
+  train_queues  = flatten([for pool, p in var.settings.pools : ["work-${pool}", "urgent-${pool}"] if p.trains])
+  pull_queues   = toset(concat(local.answer_queues, local.train_queues))
+  trains        = length(local.train_queues) > 0
 
   # What each function may do. Objects are those below the prefixes, documents those of the
   # database. reads includes listing the bucket: without it an absent object looks like a
@@ -141,12 +145,27 @@ locals {
     creates   = [local.work, local.pending, local.content, local.models]
     removes   = local.scratch
     documents = ["read", "write"]
-    publishes = concat(["coordinate"], [for q in local.pull_queues : "${q}-dead"])
+    publishes = concat(["coordinate"], [for q in local.answer_queues : "${q}-dead"])
     secrets   = [for s in var.settings.secrets : s if !contains([local.token_secret, var.settings.notify_secret], s)]
   }
+
+  # What the workers of a training pool may do. They keep snapshots: besides what other workers
+  # do, they remove the copies from which a snapshot's object was made, and the snapshots that
+  # newer ones replace. They ask no server, and read no file of another run.
+  trainer = {
+    reads     = [local.prompts, local.work, local.pending, local.content]
+    creates   = [local.work, local.pending, local.content]
+    removes   = [local.pending, local.content]
+    documents = ["read", "write", "remove"]
+    publishes = concat(["coordinate"], [for q in local.train_queues : "${q}-dead"])
+    secrets   = []
+  }
+
+  # The accounts of machines, with the queues that they receive from.
+  machine_accounts = merge({ worker = local.answer_queues }, local.trains ? { trainer = local.train_queues } : {})
 
   rights = merge({ for name, f in local.functions : name => {
     reads     = f.reads, creates = f.creates, removes = f.removes
     documents = f.documents, publishes = f.publishes, secrets = f.secrets
-  } }, { worker = local.worker })
+  } }, { worker = local.worker }, local.trains ? { trainer = local.trainer } : {})
 }

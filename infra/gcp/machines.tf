@@ -30,8 +30,8 @@ locals {
   }]...)
   absent = distinct([for g in local.wanted_groups : g.series if length(g.zones) == 0])
   groups = { for name, g in local.wanted_groups : name => g if length(g.zones) > 0 }
-  # G4 has no persistent disks.
-  disk_types = { g4 = "hyperdisk-balanced" }
+  # These have no persistent disks.
+  disk_types = { g4 = "hyperdisk-balanced", c4 = "hyperdisk-balanced", n4 = "hyperdisk-balanced" }
 
   provisioning = {
     spot       = { model = "SPOT", preemptible = true, seconds = 0 }
@@ -41,9 +41,15 @@ locals {
   # How each group's machines are bought.
   bought = { for group, g in local.groups : group => var.settings.pools[g.pool].provisioning }
 
+  # A training needs the worker program and nothing else.
+  training_image = "projects/debian-cloud/global/images/family/debian-12"
   machine_images = { for pool in local.group_pools : pool => (
-    var.settings.pools[pool].image == "" ? var.machine_image : var.settings.pools[pool].image
+    var.settings.pools[pool].image != "" ? var.settings.pools[pool].image : (
+      var.settings.pools[pool].trains ? local.training_image : var.machine_image
+    )
   ) }
+  # The account of a pool's machines.
+  machine_account = { for pool in local.group_pools : pool => var.settings.pools[pool].trains ? "trainer" : "worker" }
 
   token_of_hub = contains(var.settings.secrets, "hf-token") ? "${var.settings.secret_prefix}hf-token" : ""
 }
@@ -121,7 +127,7 @@ resource "google_compute_region_instance_template" "machine" {
   }
 
   service_account {
-    email  = google_service_account.program["worker"].email
+    email  = google_service_account.program[local.machine_account[each.value.pool]].email
     scopes = ["cloud-platform"] # the account's roles decide
   }
 
@@ -184,7 +190,7 @@ resource "google_compute_region_instance_group_manager" "machines" {
   lifecycle {
     ignore_changes = [target_size]
     precondition {
-      condition     = contains(["g2", "g4", "a2", "a3"], each.value.series)
+      condition     = var.settings.pools[each.value.pool].trains || contains(["g2", "g4", "a2", "a3"], each.value.series)
       error_message = "Use machine types of the series g2, g4, a2 and a3, which bring their GPUs."
     }
   }

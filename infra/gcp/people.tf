@@ -3,7 +3,9 @@ locals {
   viewers   = toset(concat(var.viewers, var.operators))
   operators = toset(var.operators)
 
-  viewed = [for k in [local.prompts, local.work, local.runs, local.owner, local.models] :
+  # Snapshots are looked at and restored.
+  seen   = concat([local.prompts, local.work, local.runs, local.owner, local.models], local.trains ? [local.content] : [])
+  viewed = [for k in local.seen :
     "resource.name.startsWith(\"${local.objects}${k}\")"
   ]
   commands = merge([for who in var.operators : {
@@ -69,6 +71,29 @@ resource "google_project_iam_member" "operator_documents" {
   condition {
     title      = "${local.name}-database"
     expression = local.of_database
+  }
+}
+
+# Operators prune snapshots.
+resource "google_project_iam_member" "operator_prunes" {
+  for_each = local.trains ? local.operators : toset([])
+  project  = local.project
+  role     = google_project_iam_custom_role.role["documents_remove"].name
+  member   = each.key
+  condition {
+    title      = "${local.name}-database"
+    expression = local.of_database
+  }
+}
+
+resource "google_storage_bucket_iam_member" "operator_prunes" {
+  for_each = local.trains ? local.operators : toset([])
+  bucket   = local.bucket
+  role     = google_project_iam_custom_role.role["objects_remove"].name
+  member   = each.key
+  condition {
+    title      = "${local.name}-snapshots"
+    expression = "resource.name.startsWith(\"${local.objects}${local.content}\")"
   }
 }
 

@@ -237,6 +237,10 @@ var zonesOf = map[string][]string{
 	"g2": {"us-central1-a", "us-central1-b", "us-central1-c"},
 	"a2": {"us-central1-a"},
 	"a3": {"us-central1-a"},
+
+	"n2":  {"us-central1-a", "us-central1-f"},
+	"n2d": {"us-central1-a"},
+	"c2":  {"us-central1-a"},
 }
 
 var driver = regexp.MustCompile(`nvidia-(\d+)$`)
@@ -258,7 +262,8 @@ func (c *checker) machines() {
 	for _, m := range c.d.of("google_compute_region_instance_template") {
 		v := m.Values
 		series, _, _ := strings.Cut(v.text("machine_type"), "-")
-		c.want(m, slices.Contains([]string{"g2", "g4", "a2", "a3"}, series), "%s brings no GPU", v.text("machine_type"))
+		gpus, trains := slices.Contains([]string{"g2", "g4", "a2", "a3"}, series), strings.Contains(m.Address, "\"trainers-")
+		c.want(m, gpus != trains, "%s brings GPUs: %v, and its pool trains: %v", v.text("machine_type"), gpus, trains)
 		scheduling := v.block("scheduling")
 		c.want(m, scheduling.text("provisioning_model") == "SPOT" && scheduling["preemptible"] == true &&
 			scheduling.text("instance_termination_action") == "DELETE" && scheduling["automatic_restart"] == false &&
@@ -269,7 +274,7 @@ func (c *checker) machines() {
 		if found != nil {
 			version, _ = strconv.Atoi(found[1])
 		}
-		c.want(m, version >= 580, "the image %s has no driver of version 580 or later", disk.text("source_image"))
+		c.want(m, trains || version >= 580, "the image %s has no driver of version 580 or later", disk.text("source_image"))
 		c.want(m, disk["auto_delete"] == true, "its disk outlives it")
 	}
 }

@@ -291,6 +291,35 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	}
 }
 
+// A machine that trains fetches the worker and starts it: no server, container or GPU.
+func TestMachineThatTrainsNeedsTheWorkerAlone(t *testing.T) {
+	t.Parallel()
+	programs := bootPrograms()
+	for _, name := range []string{"nvidia-smi", "docker", "iptables"} {
+		programs[name] = "exit 1"
+	}
+	c := newComputer(t, programs)
+	variables := append([]string{"ROLLOUT_POOL=trainers", "ROLLOUT_MODEL=rollout/tiny",
+		"ROLLOUT_CONFIG=" + head + trainingPool}, machineVariables...)
+	if out, err := c.command(t, "bootstrap.sh", variables...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	calls := c.called(t)
+	have(t, calls, "systemctl start rollout-worker.service")
+	for _, call := range calls {
+		for _, other := range []string{"nvidia-smi", "docker", "iptables", "gpuworker", "systemctl poweroff"} {
+			if strings.HasPrefix(call, other) {
+				t.Errorf("it calls %s", call)
+			}
+		}
+	}
+	unit, err := os.ReadFile(filepath.Join(c.root, "etc/systemd/system/rollout-worker.service"))
+	if err != nil || !strings.Contains(string(unit), `"--pool" "trainers" "--rented"`) ||
+		strings.Contains(string(unit), "--engine") {
+		t.Errorf("the worker's unit is %s, %v", unit, err)
+	}
+}
+
 // The servers start after the metadata are hidden from them, also after a reboot: nothing
 // is enabled.
 func TestServersNeverRunBesideTheMetadata(t *testing.T) {

@@ -32,7 +32,7 @@ type settings struct {
 	MaxMachines  int             `json:"max_machines"`
 }
 
-// pool is a pool that answers prompts.
+// pool is a pool with machines or tasks.
 type pool struct {
 	Model    string `json:"model"`
 	Machines string `json:"machines"` // config.MachinesGroup or config.MachinesCloudRun
@@ -48,6 +48,7 @@ type pool struct {
 	Labels        map[string]string `json:"labels"`
 	ModelBucket   string            `json:"model_bucket"` // "" if the model lies in no bucket
 	ModelFolder   string            `json:"model_folder"`
+	Trains        bool              `json:"trains"`
 }
 
 const (
@@ -95,7 +96,7 @@ func readSettings(name string, src []byte) (settings, config.Deployment, error) 
 		Config: string(short), JobConfig: forJobs, Pools: map[string]pool{},
 		MaxMachines: c.Fleet.MaxMachines,
 	}
-	for _, p := range d.InferPools() {
+	for _, p := range d.Pools {
 		s.Pools[p.Name] = poolOf(d, p)
 	}
 	return s, d, nil
@@ -111,7 +112,7 @@ func poolOf(d config.Deployment, p config.Pool) pool {
 		Provisioning: cmp.Or(p.Provisioning, config.ProvisioningSpot), InstanceTypes: []string{},
 		EngineImage: m.EngineImage, EngineEnv: map[string]string{}, DiskGB: m.DiskGB,
 		BootSeconds: int(m.BootDeadline.Std().Seconds()), Image: m.AMI, Labels: map[string]string{},
-		ModelBucket: bucket, ModelFolder: folder,
+		ModelBucket: bucket, ModelFolder: folder, Trains: p.Trains(),
 	}
 	maps.Copy(out.EngineEnv, m.EngineEnv)
 	maps.Copy(out.Labels, m.Tags)
@@ -137,8 +138,8 @@ func check(d config.Deployment, size int) error {
 		add("cloud.gcs.bucket has %d characters: use at most %d, because the bucket of programs adds -programs",
 			n, maxBucketName)
 	}
-	if len(d.InferPools()) == 0 {
-		add("it has no [[pool]] that answers prompts: add one, with the name of a model")
+	if len(d.Pools) == 0 {
+		add("it has no [[pool]]: add one, with the name of a model")
 	}
 	if problems == nil {
 		return nil

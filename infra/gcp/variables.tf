@@ -28,6 +28,7 @@ variable "settings" {
       labels         = map(string)
       model_bucket   = string # empty if the model lies in no bucket
       model_folder   = string
+      trains         = optional(bool, false) # on processors alone
     }))
     max_machines = number # of each pool
   })
@@ -55,7 +56,7 @@ variable "gpu" {
 }
 
 variable "machine_image" {
-  description = "The machines' image: it has NVIDIA's driver 580 or later, Docker and NVIDIA's container toolkit."
+  description = "The image of machines with GPUs: it has NVIDIA's driver 580 or later, Docker and NVIDIA's container toolkit."
   type        = string
   default     = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"
 }

@@ -29,9 +29,14 @@ func LeaveAudience(c config.Cloud) string {
 	return "https://" + c.FunctionName(LeaveFunction) + "." + c.Project + ".internal"
 }
 
-// LeaveAccount returns the service account of machines.
-func LeaveAccount(c config.Cloud) string {
-	return c.Name + "-worker@" + c.Project + ".iam.gserviceaccount.com"
+// LeaveAccount returns the service account of the machines that answer prompts.
+func LeaveAccount(c config.Cloud) string { return machineAccount(c, "worker") }
+
+// TrainerAccount returns the service account of the machines that train.
+func TrainerAccount(c config.Cloud) string { return machineAccount(c, "trainer") }
+
+func machineAccount(c config.Cloud, name string) string {
+	return c.Name + "-" + name + "@" + c.Project + ".iam.gserviceaccount.com"
 }
 
 // LeaveRequest is the body of a request to leave. The token comes in the body a second

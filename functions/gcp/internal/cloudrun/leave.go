@@ -37,14 +37,14 @@ type MachineTokens struct {
 	validate func(ctx context.Context, token, audience string) (*idtoken.Payload, error)
 	audience string
 	project  string
-	account  string
+	accounts []string // of machines
 }
 
 // NewMachineTokens returns a check of the tokens of an installation's machines. It reads
 // Google's public keys when it checks the first token.
 func NewMachineTokens(c config.Cloud) *MachineTokens {
 	return &MachineTokens{validator(keyServer{http.DefaultTransport}), gcp.LeaveAudience(c), c.Project,
-		gcp.LeaveAccount(c)}
+		[]string{gcp.LeaveAccount(c), gcp.TrainerAccount(c)}}
 }
 
 // validator returns a check of tokens with the public keys that come through the transport.
@@ -107,8 +107,9 @@ func (t *MachineTokens) check(ctx context.Context, token string) (machine, error
 	switch {
 	case !slices.Contains(issuers, payload.Issuer):
 		err = fault.New(fault.Denied, "the token's issuer is %.80q", payload.Issuer)
-	case !claims.Verified || claims.Email != t.account:
-		err = fault.New(fault.Denied, "the token is of the account %.80q, not %q", claims.Email, t.account)
+	case !claims.Verified || !slices.Contains(t.accounts, claims.Email):
+		err = fault.New(fault.Denied, "the token is of the account %.80q, not of one of machines: %q", claims.Email,
+			t.accounts)
 	case m.Project != t.project:
 		err = fault.New(fault.Denied, "the token is of a machine of the project %.80q, not %q", m.Project, t.project)
 	case !instanceID.MatchString(m.ID):

@@ -85,6 +85,16 @@ func TestMachineRemovesItselfAlone(t *testing.T) {
 	}
 }
 
+// Machines of a training pool have an account of their own.
+func TestMachineThatTrainsRemovesItself(t *testing.T) {
+	t.Parallel()
+	claims := claimsOf(map[string]any{"email": gcp.TrainerAccount(installation)})
+	status, removed := leave(t, request(t, "good"), claims, nil, nil)
+	if status != http.StatusNoContent || len(removed) != 1 {
+		t.Errorf("answered %d, removed %v", status, removed)
+	}
+}
+
 // roundTrip answers requests for public keys.
 type roundTrip func(*http.Request) (*http.Response, error)
 
