@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -415,6 +416,26 @@ func TestMachineOfTheBuiltInModelNeedsNoGPU(t *testing.T) {
 	if worker := m.unit("worker"); strings.Contains(worker, "--engine") || strings.Contains(m.calls, "nvidia-smi") ||
 		strings.Contains(m.calls, "terminate") {
 		t.Errorf("%s\n%s", worker, m.calls)
+	}
+}
+
+// The image of machines that train has the AWS CLI, cloud-init and systemd: nothing else is
+// called that a plain system may lack, and no server starts.
+func TestMachineThatTrainsNeedsTheWorkerAlone(t *testing.T) {
+	t.Parallel()
+	m := boot(t, "ROLLOUT_CONFIG="+config+"[[pool]]\nname = 'trainers'\nmodel = 'rollout/tiny'\nexecutor = 'train'\n",
+		"ROLLOUT_POOL=trainers", "ROLLOUT_MODEL=rollout/tiny", `GPUS=\c`)
+	has(t, "the worker", m.unit("worker"), `"--pool" "trainers" "--rented"`)
+	has(t, "the list of calls", m.calls, "aws s3 cp --no-progress s3://assets/worker", "systemctl enable "+
+		"rollout-worker.service", "systemctl start rollout-worker.service")
+	for call := range strings.Lines(m.calls) {
+		name, _, _ := strings.Cut(call, " ")
+		if !slices.Contains([]string{"aws", "systemctl", "systemd-run", "id", "useradd"}, name) {
+			t.Errorf("it calls %s", call)
+		}
+	}
+	if units, err := filepath.Glob(filepath.Join(m.root, "etc/systemd/system/rollout-engine-*")); len(units) > 0 {
+		t.Errorf("it has the servers %q, %v", units, err)
 	}
 }
 

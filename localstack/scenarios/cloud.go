@@ -17,11 +17,12 @@ type Cloud struct {
 	// Leads are the times between a notice and the end of a machine.
 	Leads []time.Duration
 	// Deploy deploys an installation until the test ends. Its objects have the Prefix, and
-	// its pool is Pool.
+	// its pool is Pool, beside TrainingPool if the settings ask for that.
 	Deploy func(t *testing.T, s Settings) Installation
 }
 
-// Prefix is the prefix of an installation's objects, and Pool the name of its only pool.
+// Prefix is the prefix of an installation's objects, and Pool the name of the pool that
+// answers prompts.
 const (
 	Prefix = "team-a/"
 	Pool   = "default"
@@ -34,6 +35,8 @@ type Settings struct {
 	Idle     time.Duration // after which a machine without work leaves; 0: a minute
 	// FromNone lets machines come by themselves. Otherwise all work from the start.
 	FromNone bool
+	// Trains adds a training pool, TrainingPool.
+	Trains bool
 	// More is further config.
 	More string
 	// Told gets what people are told by the cloud's own channel; nil is not asked.
@@ -79,7 +82,11 @@ const itemsOfAShard = 8
 
 // Config returns the config beside the tables cloud and health, which are the cloud's own.
 func (s Settings) Config() string {
-	return fmt.Sprintf("[engine]\nurl = %q\n", engineAt(s.Server)) + s.More + SmallShards
+	text := fmt.Sprintf("[engine]\nurl = %q\n", engineAt(s.Server)) + s.More + SmallShards
+	if s.Trains {
+		text += fmt.Sprintf("[[pool]]\nname = %q\nmodel = \"rollout/tiny\"\nexecutor = \"train\"\n", TrainingPool)
+	}
+	return text
 }
 
 // engineAt returns the engine's URL of an inference server, or of the mock engine for "".

@@ -34,6 +34,7 @@ var All = []Scenario{
 	{"a new run does not wait behind the queue of another", newRunHasItsShare},
 	{"children have the files of children on a laptop", childrenOfARun},
 	{"a rollout learns what it learns on a laptop", rolloutLearns},
+	{"a training is resumed on another machine", trainingResumesOnAnotherMachine},
 }
 
 // Run runs each scenario in the cloud, in an installation of its own.

@@ -19,7 +19,8 @@ deploy_gcp() {
   bash scripts/infra/provider_gcp.sh "$infra"
   ROLLOUT_INFRA_GCP=$(cd "$infra/gcp" && pwd)
   export ROLLOUT_INFRA_GCP
-  (cd localstack/gcp && "${GO:-go}" test -count=1 -timeout 10m -v -run 'TestDeployLocal$|TestGrants$' ./deployed)
+  (cd localstack/gcp && "${GO:-go}" test -count=1 -timeout 10m -v \
+    -run 'TestDeployLocal$|TestGrants$|TestTrainingNeedsItsGrantsAlone$' ./deployed)
 }
 
 if [ "$only" != aws ]; then deploy_gcp; fi

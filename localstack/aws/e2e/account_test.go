@@ -65,7 +65,7 @@ type account struct {
 	t           *testing.T
 	dir         string // with its rollout.toml
 	deployment  config.Deployment
-	group       string       // of its machines
+	group       string       // of the machines that answer prompts
 	faults      bool         // the account has them
 	mayBeDenied bool         // the test provokes denied requests
 	broken      *atomic.Bool // machines that come; see BreakMachines
@@ -191,7 +191,7 @@ func (a *account) logOutput() {
 	for name, calls := range a.Calls() {
 		a.t.Logf("%s: %+v\n%s", name, calls, scenarios.End(a.Logs(name)))
 	}
-	for _, in := range a.Groups.Instances(a.group) {
+	for _, in := range a.instances() {
 		a.t.Logf("%s:\n%s", in.ID, scenarios.End(in.Output()))
 	}
 }
@@ -257,10 +257,18 @@ func (a *account) Get(path string) []byte {
 	return body
 }
 
-// Machines are the instances of the group.
+// Machines are the instances of all groups.
 func (a *account) Machines() (all []scenarios.Machine) {
-	for _, in := range a.Groups.Instances(a.group) {
+	for _, in := range a.instances() {
 		all = append(all, machine{in, a.Groups})
+	}
+	return all
+}
+
+// instances are those of the groups of all pools.
+func (a *account) instances() (all []*fakeaws.Instance) {
+	for _, p := range a.deployment.Pools {
+		all = append(all, a.Groups.Instances(a.deployment.Cloud.FleetName(p.Name))...)
 	}
 	return all
 }
@@ -304,9 +312,12 @@ func (a *account) Minutes() int { return a.Calls()["reclaim"].Count }
 // longer than one run's, and how many steps coordinate took for disturbed runs (I8).
 func (a *account) Check(ended ...scenarios.Outcome) {
 	a.t.Helper()
-	for _, name := range []string{queue.DeadLetterQueue(host.CoordinateQueue),
-		queue.DeadLetterQueue(host.WorkQueue(scenarios.Pool))} {
-		if n := a.depth(name); n > 0 {
+	names := []string{host.CoordinateQueue}
+	for _, p := range a.deployment.Pools {
+		names = append(names, host.WorkQueue(p.Name), host.UrgentQueue(p.Name))
+	}
+	for _, name := range names {
+		if n := a.depth(queue.DeadLetterQueue(name)); n > 0 {
 			a.t.Errorf("%d messages in %s", n, name)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"rollout/localstack/scenarios"
-	"rollout/localstack/subprocess"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -183,16 +182,7 @@ func (f *fixture) worker(t *testing.T, engine string) *process {
 			cmd.Env = append(cmd.Env, "ROLLOUT_CONFIG="+e.Text("value"))
 		}
 	}
-	p := &process{cmd, make(chan struct{})}
-	if err := subprocess.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = cmd.Wait() // it is killed
-		close(p.ended)
-	}()
-	t.Cleanup(p.kill)
-	return p
+	return f.run(t, cmd)
 }
 
 // job is an upload: a config and the lines beside it.

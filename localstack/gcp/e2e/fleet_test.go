@@ -24,7 +24,7 @@ import (
 // fromNone are settings by which machines come for little work, and leave soon.
 var fromNone = scenarios.Settings{Machines: 3, Idle: 2 * time.Second, FromNone: true}
 
-// group is the group of all installations.
+// group is the group of the machines that answer prompts, in all installations.
 const group = "rollout-default-g2"
 
 // machines are those that Compute Engine rents to an installation. Each is a worker with
@@ -43,9 +43,18 @@ func (s *machines) boot(i fakecompute.Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := &machine{id: i.ID, ended: make(chan error, 1)}
+	pool, ok := gcp.PoolOfGroup(s.in.Deployment, i.Group)
+	if !ok {
+		s.t.Errorf("boot %+v: no pool has the group", i)
+		return
+	}
+	account := gcp.LeaveAccount(s.in.Deployment.Cloud)
+	if s.in.Deployment.Pool(pool).Trains() {
+		account = gcp.TrainerAccount(s.in.Deployment.Cloud)
+	}
 	metadata, host, end, err := fakemetadata.Start(fakemetadata.Instance{
 		ID: i.ID, Name: i.Name, Zone: i.Zone, Project: "acme-ml", Number: "27",
-		Account: gcp.LeaveAccount(s.in.Deployment.Cloud),
+		Account: account,
 		Attributes: map[string]string{
 			"created-by":    "projects/27/regions/us-central1/instanceGroupManagers/" + i.Group,
 			"rollout-leave": s.in.addresses[gcp.LeaveFunction],
@@ -57,7 +66,7 @@ func (s *machines) boot(i fakecompute.Instance) {
 	}
 	if err == nil {
 		m.metadata = metadata
-		err = s.in.work(m, host, arguments...)
+		err = s.in.work(m, pool, host, arguments...)
 	}
 	if err != nil {
 		s.t.Errorf("boot %+v: %v", i, err)
@@ -129,7 +138,11 @@ func (s *machines) of(id string) *machine {
 
 // rent lets the installation rent machines until ctx ends.
 func (in *installation) rent(ctx context.Context, all *sync.WaitGroup) {
-	in.compute.MakeGroup(group, "us-central1-a", "us-central1-b")
+	for _, p := range in.Deployment.Pools {
+		for _, name := range gcp.GroupNames(in.Deployment, p.Name) {
+			in.compute.MakeGroup(name, "us-central1-a", "us-central1-b")
+		}
+	}
 	all.Go(func() { in.tick(ctx) })
 	all.Go(func() {
 		step := time.NewTicker(100 * time.Millisecond)

@@ -308,12 +308,14 @@ func (in *installation) environment() []string {
 func (in *installation) createTopics(t *testing.T) {
 	t.Helper()
 	dead := queue.DeadLetterQueue
-	for _, name := range []string{dead(host.TaskQueue), dead(host.CoordinateQueue), dead(host.WorkQueue("default")),
-		dead(host.UrgentQueue("default"))} {
+	for _, name := range []string{dead(host.TaskQueue), dead(host.CoordinateQueue)} {
 		in.subscribe(t, name, "", "")
 	}
-	for _, name := range []string{host.WorkQueue("default"), host.UrgentQueue("default")} {
-		in.subscribe(t, name, dead(name), "")
+	for _, p := range in.Deployment.Pools {
+		for _, name := range []string{host.WorkQueue(p.Name), host.UrgentQueue(p.Name)} {
+			in.subscribe(t, dead(name), "", "")
+			in.subscribe(t, name, dead(name), "")
+		}
 	}
 	for topic, function := range map[string]string{
 		gcp.ObjectsTopic: host.SubmitFunction, host.SubmitFunction: host.SubmitFunction,

@@ -30,10 +30,10 @@ type machine struct {
 	finished atomic.Bool // the worker has ended by itself, without an error
 }
 
-// work starts the machine's worker with more arguments. Its metadata server is at the
-// host.
-func (in *installation) work(m *machine, host string, arguments ...string) error {
-	m.worker = exec.Command(gpuworker, append([]string{"--cloud", "gcp", "--pool", "default"}, arguments...)...)
+// work starts the machine's worker of the pool with more arguments. Its metadata server is at
+// the host.
+func (in *installation) work(m *machine, pool, host string, arguments ...string) error {
+	m.worker = exec.Command(gpuworker, append([]string{"--cloud", "gcp", "--pool", pool}, arguments...)...)
 	m.worker.Env = append(in.environment(), "GCE_METADATA_HOST="+host)
 	m.worker.Stdout, m.worker.Stderr = in.log, in.log
 	if err := subprocess.Start(m.worker); err != nil {

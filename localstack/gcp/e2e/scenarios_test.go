@@ -50,7 +50,7 @@ func onGoogleCloud() scenarios.Cloud {
 		Deploy: func(t *testing.T, s scenarios.Settings) scenarios.Installation { return deployScene(t, s) }}
 }
 
-// scene is an installation whose machines are those of a group; see scenarios.Installation.
+// scene is an installation whose machines are those of groups; see scenarios.Installation.
 type scene struct {
 	*installation
 	t   *testing.T
@@ -139,7 +139,7 @@ func (in *scene) Get(path string) []byte {
 	return []byte(answer)
 }
 
-// Machines are those of the group.
+// Machines are those of all groups.
 func (in *scene) Machines() (all []scenarios.Machine) {
 	for _, i := range in.compute.Machines() {
 		if m := in.machines.of(i.ID); m != nil {
@@ -169,7 +169,11 @@ func (in *scene) Minutes() int { return int(in.ticks.Load()) }
 // than Firestore sustains, and that no working machine was ended by a lower size.
 func (in *scene) Check(...scenarios.Outcome) {
 	in.t.Helper()
-	for _, q := range []string{host.TaskQueue, host.CoordinateQueue, host.WorkQueue(scenarios.Pool)} {
+	queues := []string{host.TaskQueue, host.CoordinateQueue}
+	for _, p := range in.Deployment.Pools {
+		queues = append(queues, host.WorkQueue(p.Name), host.UrgentQueue(p.Name))
+	}
+	for _, q := range queues {
 		got, err := in.Ports.Queues.Receive(in.t.Context(), queue.DeadLetterQueue(q), 10, time.Minute, 0)
 		if err != nil || len(got) > 0 {
 			in.t.Errorf("the dead letters of %s: %v, %v", q, got, err)
