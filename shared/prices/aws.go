@@ -34,6 +34,8 @@ func aws() cost.Prices {
 			"p4d.24xlarge": 21.957642, "p5.48xlarge": 55.04,
 			"c7i.large": 0.08925, "c7i.xlarge": 0.1785, "c7i.2xlarge": 0.357, "c7i.4xlarge": 0.714, "c7i.8xlarge": 1.428,
 			"m7i.large": 0.1008, "m7i.xlarge": 0.2016, "m7i.2xlarge": 0.4032, "m7i.4xlarge": 0.8064,
+			"c7a.2xlarge": 0.41056, "c6i.2xlarge": 0.34, "c6a.2xlarge": 0.306, "c5.2xlarge": 0.34,
+			"m6i.2xlarge": 0.384, "m6a.2xlarge": 0.3456, "m5.2xlarge": 0.384,
 		},
 		Classes: map[string]float64{cost.Spot: 0.45},
 		Positions: []cost.Position{

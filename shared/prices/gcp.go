@@ -36,6 +36,7 @@ func gcp() cost.Prices {
 			"g2-standard-4": 0.7068, "g2-standard-8": 0.8536, "g2-standard-12": 1.0004, "g2-standard-16": 1.1472,
 			"g2-standard-32": 1.7344, "g2-standard-24": 2.0008, "g2-standard-48": 4.0016, "g2-standard-96": 8.0032,
 			"g4-standard-48": 4.5, "a2-highgpu-1g": 3.6734, "a2-highgpu-2g": 7.3468, "a2-ultragpu-1g": 5.0688,
+			"n2-standard-8": 0.3885, "n2d-standard-8": 0.338, "c2-standard-8": 0.4176,
 			"a3-highgpu-1g": 11.06, "a3-highgpu-8g": 88.49,
 			"cloud-run-l4": taskL4 * 3600, "cloud-run-rtx-pro-6000": taskRTX * 3600,
 		},

@@ -63,11 +63,12 @@ func TestDefaultMachinesHavePrices(t *testing.T) {
 			"[cloud.gcs]\nbucket = 'acme-prompts'\n",
 	} {
 		d, err := config.ParseDeployment("rollout.toml", []byte("schema_version = 1\n"+text+
-			"[[pool]]\nname = 'a'\nmodel = 'm'\n[[pool]]\nname = 'b'\nmodel = 'n'\nprice = 0.25\n"))
+			"[[pool]]\nname = 'a'\nmodel = 'm'\n[[pool]]\nname = 'b'\nmodel = 'n'\nprice = 0.25\n"+
+			"[[pool]]\nname = 'c'\nmodel = 'rollout/tiny'\nexecutor = 'train'\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, machine := range d.Cloud.Fleet.InstanceTypes {
+		for _, machine := range append(d.InstanceTypesOf("c"), d.Cloud.Fleet.InstanceTypes...) {
 			of := cost.Kind{Type: machine, Class: cost.Spot}
 			_, spot := prices.Machine(d, "a", of)
 			_, list := prices.Machine(d, "a", cost.Kind{Type: machine, Class: cost.OnDemand})
