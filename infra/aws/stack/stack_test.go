@@ -159,13 +159,14 @@ func TestQueuesHaveDeadLetterQueuesWithAlarms(t *testing.T) {
 			t.Errorf("%s dead-letters a message after %v receives, want 16", name, n)
 		}
 	}
-	for _, name := range []string{"coordinate", "work-small", "urgent-small", "work-large", "urgent-large"} {
+	for _, name := range []string{"coordinate", "work-small", "urgent-small", "work-large", "urgent-large",
+		"work-trainers", "urgent-trainers"} {
 		if !names["acme-"+name] || !names["acme-"+name+"-dead"] {
 			t.Errorf("the queue acme-%s or its dead-letter queue is missing: %v", name, names)
 		}
 	}
-	if len(names) != 12 { // ten above, tasks-dead and doctor
-		t.Errorf("the template has %d queues, want 12: %v", len(names), names)
+	if len(names) != 16 { // fourteen above, tasks-dead and doctor
+		t.Errorf("the template has %d queues, want 16: %v", len(names), names)
 	}
 }
 
