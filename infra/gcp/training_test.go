@@ -15,7 +15,7 @@ const trainer = "google_service_account.member(rollout-trainer)"
 // newTrainingWorkspace is newWorkspace with a training pool, and with people.
 func newTrainingWorkspace(t *testing.T) workspace {
 	t.Helper()
-	s, err := readSettings("rollout.toml", []byte(testConfig+trainingPool))
+	s, _, err := readSettings("rollout.toml", []byte(testConfig+trainingPool))
 	if err != nil {
 		t.Fatal(err)
 	}
