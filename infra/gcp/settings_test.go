@@ -91,7 +91,7 @@ func TestSettingsNameTheProblemsOfAConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ src, want string }{
 		"no cloud": {"schema_version = 1\n", `add [cloud] with provider = "gcp"`},
-		"no pool":  {head, "it has no [[pool]] that answers prompts"},
+		"no pool":  {head, "it has no [[pool]]"},
 		"a name of one letter, and a long bucket": {
 			strings.Replace(head, "acme-rollout", strings.Repeat("b", 55), 1) +
 				"name = 'a'\nfirestore.database = 'data'\n" + onePool,

@@ -29,27 +29,31 @@ func (d deployment) granted(member string) (grants []string) {
 		if !strings.Contains(r.Type, "_iam_member") || r.Values.text("member") != member {
 			continue
 		}
-		_, role, _ := strings.Cut(r.Values.text("role"), "(rollout_")
-		role = strings.TrimSuffix(role, ")")
-		if role == "" {
-			role = r.Values.text("role")
-		}
-		about := r.Values.text("bucket") + r.Values.text("topic") + r.Values.text("subscription") + r.Values.text("name")
-		condition := r.Values.block("condition").text("expression")
-		if _, prefix, ok := strings.Cut(condition, "/objects/"); ok {
-			about = ""
-			for prefix := range strings.SplitSeq(prefix, "/objects/") {
-				key, _, _ := strings.Cut(prefix, "\"")
-				about += " " + strings.TrimPrefix(key, "team-a/")
+		v := r.Values
+		about := bare(v.text("bucket") + v.text("topic") + v.text("subscription") + v.text("name"))
+		_, objects, limited := strings.Cut(v.block("condition").text("expression"), "/objects/team-a/")
+		if limited {
+			var keys []string
+			for part := range strings.SplitSeq(objects, "/objects/team-a/") {
+				key, _, _ := strings.Cut(part, "\"")
+				keys = append(keys, key)
 			}
+			about = strings.Join(keys, " ")
 		}
-		grants = append(grants, role+" "+strings.TrimSpace(about[strings.LastIndexByte(about, '/')+1:]))
-		if strings.Contains(condition, "/objects/") {
-			grants[len(grants)-1] = role + about
-		}
+		role := strings.TrimPrefix(bare(v.text("role")), "rollout_")
+		grants = append(grants, strings.TrimSpace(role+" "+about))
 	}
 	slices.Sort(grants)
 	return grants
+}
+
+// bare returns the name in a reference of the plan, such as the topic of
+// "google_pubsub_topic.id(rollout-plan)". Another text is itself.
+func bare(reference string) string {
+	if _, name, ok := strings.Cut(reference, "("); ok {
+		return strings.TrimSuffix(name, ")")
+	}
+	return reference
 }
 
 // Machines that train have an account of their own, which keeps snapshots and may do nothing
@@ -63,16 +67,16 @@ func TestTrainingMachinesHaveAnAccountOfTheirOwn(t *testing.T) {
 	want := []string{
 		"bucket_see acme-rollout",
 		"call rollout-leave",
-		"documents_read ", "documents_remove ", "documents_write ",
+		"documents_read", "documents_remove", "documents_write",
 		"objects_create work/ pending/ cas/",
 		"objects_list acme-rollout",
 		"objects_list acme-rollout-programs",
 		"objects_read acme-rollout-programs",
 		"objects_read prompts/ work/ pending/ cas/",
 		"objects_remove pending/ cas/",
-		"receive rollout-urgent-trainers)", "receive rollout-work-trainers)",
-		"roles/pubsub.publisher rollout-coordinate)",
-		"roles/pubsub.publisher rollout-urgent-trainers-dead)", "roles/pubsub.publisher rollout-work-trainers-dead)",
+		"receive rollout-urgent-trainers", "receive rollout-work-trainers",
+		"roles/pubsub.publisher rollout-coordinate",
+		"roles/pubsub.publisher rollout-urgent-trainers-dead", "roles/pubsub.publisher rollout-work-trainers-dead",
 	}
 	if got := d.granted(trainer); !slices.Equal(got, want) {
 		t.Errorf("machines that train have the grants\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -88,7 +92,7 @@ func TestTrainingMachinesHaveAnAccountOfTheirOwn(t *testing.T) {
 		if !slices.Contains(got, "objects_read prompts/ work/ runs/ rollout-installation.json cas/") {
 			t.Errorf("%s can't restore a snapshot: %q", person, got)
 		}
-		for _, grant := range []string{"objects_remove cas/", "documents_remove "} {
+		for _, grant := range []string{"objects_remove cas/", "documents_remove"} {
 			if slices.Contains(got, grant) != prunes {
 				t.Errorf("%s has the grant %s: %v, want %v", person, grant, !prunes, prunes)
 			}
