@@ -89,7 +89,7 @@ func TestTrainingMachinesHaveAnAccountOfTheirOwn(t *testing.T) {
 	}
 	for person, prunes := range map[string]bool{"user:viewer@acme.com": false, "user:operator@acme.com": true} {
 		got := d.granted(person)
-		if !slices.Contains(got, "objects_read prompts/ work/ runs/ rollout-installation.json cas/") {
+		if !slices.Contains(got, "objects_read prompts/ work/ runs/ rollout-installation.json models/ cas/") {
 			t.Errorf("%s can't restore a snapshot: %q", person, got)
 		}
 		for _, grant := range []string{"objects_remove cas/", "documents_remove"} {

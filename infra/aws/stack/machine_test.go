@@ -143,7 +143,7 @@ func TestMachinesKeepLogsForAWeekAndOpenSessionsOnlyIfAskedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   template
 		want int // roles of machines that allow sessions
-	}{"by default": {asUsual(t), 0}, "with sessions": {open, 2}} {
+	}{"by default": {asUsual(t), 0}, "with sessions": {open, 3}} {
 		if got := c.of.physical(t, "AWS::Logs::LogGroup", "LogGroupName", "/rollout/acme/machines").Properties.number(
 			"RetentionInDays"); got != 7 {
 			t.Errorf("%s: logs are kept for %v days, want 7", name, got)
@@ -164,8 +164,8 @@ func TestMachinesKeepLogsForAWeekAndOpenSessionsOnlyIfAskedFor(t *testing.T) {
 				}
 			}
 		}
-		if sessions != c.want || writers != 2 {
-			t.Errorf("%s: %d roles allow sessions, want %d, and %d write logs, want 2", name, sessions, c.want, writers)
+		if sessions != c.want || writers != 3 {
+			t.Errorf("%s: %d roles allow sessions, want %d, and %d write logs, want 3", name, sessions, c.want, writers)
 		}
 	}
 }
