@@ -51,7 +51,7 @@ var Rules = []Rule{
 	// Tools and formats.
 	// A pool names a server of the pure table of servers.
 	{Packages: "shared/config",
-		Imports: []string{"shared/core/servers", "shared/fault", "shared/jsonschema", "shared/text"}},
+		Imports: []string{"shared/core/gpus", "shared/core/servers", "shared/fault", "shared/jsonschema", "shared/text"}},
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
 	{Packages: "shared/grade/...",
 		Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl", "shared/jsonschema",
