@@ -4,7 +4,7 @@ locals {
   operators = toset(var.operators)
 
   # Snapshots are looked at and restored.
-  seen   = concat([local.prompts, local.work, local.runs, local.owner, local.models], local.trains ? [local.content] : [])
+  seen = concat([local.prompts, local.work, local.runs, local.owner, local.models], local.trains ? [local.content] : [])
   viewed = [for k in local.seen :
     "resource.name.startsWith(\"${local.objects}${k}\")"
   ]
