@@ -90,7 +90,7 @@ func TestMistakesAreFound(t *testing.T) {
 			"objects can be made public"},
 		"a public object": {
 			edit{"data.tf",
-				"member   = google_service_account.program[\"worker\"].member",
+				"member = google_service_account.program[each.value.who].member",
 				`member = "allUsers"`},
 			"everyone is granted"},
 		"a basic role": {
@@ -147,7 +147,7 @@ func TestMistakesAreFound(t *testing.T) {
 			"it has the permission compute.instances.delete"},
 		"machines that may not leave": {
 			edit{"functions.tf",
-				`member   = google_service_account.program["worker"].member`,
+				`member   = google_service_account.program[each.key].member`,
 				`member   = google_service_account.program["api"].member`},
 			"machines may not call it"},
 		"machines whose tokens are refused": {

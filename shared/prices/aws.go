@@ -18,6 +18,8 @@ const (
 
 // aws are the list prices of us-east-1. The spot price of machines changes from day to day
 // and from zone to zone: less than half of the list price is usual for GPUs of this size.
+// The prices of all machines are those that AWS's price list API gave on 2026-01-19, as
+// karpenter keeps them (zz_generated.pricing_aws.go of aws/karpenter-provider-aws).
 // The requests are those of runs of 65 and 257 shards, and of telling the end of a run.
 func aws() cost.Prices {
 	return cost.Prices{

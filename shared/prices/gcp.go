@@ -26,7 +26,10 @@ const (
 )
 
 // gcp are the list prices of us-central1. Spot machines cost 9 to 40 % of the list price; for
-// L4 it is near 40 %. The requests are those of a run of 65 shards.
+// L4 it is near 40 %, for the machines of trainings 17 to 27 %. The prices of the latter are
+// those that the API of the billing catalog gave, as SkyPilot keeps them (catalogs/v5/gcp/vms.csv
+// of skypilot-org/skypilot-catalog, commit 0129130, read on 2026-11-30). The requests are those
+// of a run of 65 shards.
 func gcp() cost.Prices {
 	return cost.Prices{
 		Date: "2025-11",

@@ -472,9 +472,9 @@ func TestInterruptGetsEventsOfFleets(t *testing.T) {
 	}
 }
 
-// The user data begins with the machine's settings, quoted for the shell. With
-// the longest config it fits into the 16 KiB that EC2 accepts, unless the config has
-// hundreds of apostrophes, each of which takes 4 bytes.
+// The user data begins with the machine's settings, quoted for the shell. With the longest
+// config, and the longest names that a pool may have, it fits into the 16 KiB that EC2 accepts,
+// unless the config has hundreds of apostrophes, each of which takes 4 bytes.
 func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
@@ -482,8 +482,13 @@ func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 		raw := l.Properties.at("LaunchTemplateData.UserData").(map[string]any)
 		script := flat(raw["Fn::Base64"])
 		quoted := strings.ReplaceAll(settings(t).Config, "'", `'\''`)
-		if size := len(script) - len(quoted) + (3 << 10); !strings.Contains(script, quoted) || size > 16<<10 {
-			t.Errorf("%s: the user data may have %d bytes, more than 16 KiB", l.id, size)
+		const names = 1 << 10 // of pool, model and installation, beside those of the test
+		if size := len(script) - len(quoted) + (3 << 10); !strings.Contains(script, quoted) || size+names > 16<<10 {
+			t.Errorf("%s: the user data may have %d bytes, and 1 KiB of names: more than 16 KiB", l.id, size)
+		}
+		if strings.Contains(script, "\n# ") || !strings.Contains(script, "\nset -euo pipefail\n") ||
+			!strings.Contains(script, "\n#!/usr/bin/env bash\n") {
+			t.Errorf("%s: the user data has comments, or lacks what is no comment: %s", l.id, script)
 		}
 		check := exec.CommandContext(t.Context(), "bash", "-n")
 		check.Stdin = strings.NewReader(script)

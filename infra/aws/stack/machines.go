@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,8 +260,8 @@ func (s Settings) checkWorkerBinary() error {
 }
 
 // userData returns the script that a machine of the pool runs when it starts:
-// exports of the machine's settings, then BootScript. The program is the S3 URL
-// of the worker program.
+// exports of the machine's settings, then BootScript without its comments. The
+// program is the S3 URL of the worker program.
 func (s Settings) userData(pool config.Pool, program string) string {
 	values := map[string]string{
 		"AWS_REGION":           s.Deployment.Cloud.Region,
@@ -275,8 +276,16 @@ func (s Settings) userData(pool config.Pool, program string) string {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		script += fmt.Sprintf("export %s=%s\n", name, quote(values[name]))
 	}
-	return script + s.BootScript
+	return script + withoutComments(s.BootScript)
 }
+
+// comment matches a line of a script that has nothing but a comment.
+var comment = regexp.MustCompile(`(?m)^[ \t]*#( .*)?\n`)
+
+// withoutComments returns a script without its comments, a quarter of it, because user data
+// has little room. Texts that the script writes into files also lose lines that begin with
+// "# ", or consist of "#".
+func withoutComments(script string) string { return comment.ReplaceAllString(script, "") }
 
 // longestProgram is as long as the longest S3 URL of the worker program, which is known
 // when the stack is deployed.
