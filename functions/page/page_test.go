@@ -4,14 +4,15 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 )
 
 // get asks the handler for a path with headers.
-func get(method, path string, headers map[string]string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
+func get(method, address string, headers map[string]string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, address, nil)
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
@@ -102,7 +103,7 @@ func TestFilesObeyThePolicy(t *testing.T) {
 func TestEveryFileIsAskedFor(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{"index.html": true}
-	names := regexp.MustCompile(`["'](?:/page/|\./|\.\./)([A-Za-z0-9./-]+)["']`)
+	names := regexp.MustCompile(`["'](/page/|\./|\.\./)([A-Za-z0-9./-]+)["']`)
 	all := map[string]bool{}
 	err := fs.WalkDir(files, "files", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -112,7 +113,11 @@ func TestEveryFileIsAskedFor(t *testing.T) {
 		body, err := files.ReadFile(name)
 		if !strings.Contains(name, "/vendor/") {
 			for _, m := range names.FindAllSubmatch(body, -1) {
-				named[string(m[1])] = true
+				at := path.Join(path.Dir(strings.TrimPrefix(name, "files/")), string(m[1])+string(m[2]))
+				if string(m[1]) == Prefix {
+					at = string(m[2])
+				}
+				named[at] = true
 			}
 		}
 		return err

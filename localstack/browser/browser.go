@@ -237,6 +237,18 @@ func (p *Page) Type(selector, text string) {
 	run(p, "type into "+selector, chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
+// Reload loads the page again, and waits until it is loaded.
+func (p *Page) Reload() {
+	p.t.Helper()
+	run(p, "reload", chromedp.Reload())
+}
+
+// Press presses a key in the element that has the focus: "\r" is the Enter key.
+func (p *Page) Press(key string) {
+	p.t.Helper()
+	run(p, "press "+key, chromedp.KeyEvent(key))
+}
+
 // unsafe are the characters of test names that are not in file names.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
