@@ -141,10 +141,50 @@ func (r *rented) want(sizeG2, sizeA2, machines int) {
 	}
 }
 
+// wantTold fails the test unless people are told that so many machines are asked for and
+// exist, as `rollout status` shows it.
+func (r *rented) wantTold(desired, present int) {
+	r.t.Helper()
+	if f := hosttest.Load[record.Fleet](r.t, r.Ports, record.FleetKey("small")); f.Desired != desired ||
+		f.Present != present || f.SeenAt.IsZero() && desired > 0 {
+		r.t.Errorf("people are told %+v, want %d machines of %d", f, present, desired)
+	}
+}
+
 // reason returns why the pool gets no machines, as `rollout explain` tells it.
 func (r *rented) reason() string {
 	r.t.Helper()
 	return hosttest.Load[record.Fleet](r.t, r.Ports, record.FleetKey("small")).Absent
+}
+
+// The machines that are asked for and those that exist are told, until the last one has left.
+func TestNumberOfMachinesIsTold(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	r := rent(t, func(*http.Request) { requests.Add(1) }, nil)
+	r.compute.SetStock(g2, 2)
+	r.scaleUp(3)
+	r.wantTold(3, 0)
+	r.compute.Step()
+	r.scaleUp(3)
+	r.wantTold(3, 2)
+	r.withdraw()
+	r.compute.Step()
+	r.withdraw()
+	r.wantTold(2, 2)
+	for _, m := range r.compute.Machines() {
+		if err := r.Machines().Remove(t.Context(), m.ID, m.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.compute.Step()
+	r.withdraw()
+	r.wantTold(0, 0)
+	before := requests.Load()
+	r.withdraw()
+	if n := requests.Load() - before; n > 0 {
+		t.Errorf("%d requests of a pool without machines", n)
+	}
 }
 
 func TestMachinesComeOfTheFirstSeries(t *testing.T) {

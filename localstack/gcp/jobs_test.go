@@ -132,8 +132,21 @@ func TestJobsCountWaitingTasks(t *testing.T) {
 	}
 	f.wantTasks("running", 1)
 	f.wantTasks("waiting", 2)
+	f.wantTold(3, 1)
 	if n := f.run.Requests()["run"]; n != 1 {
 		t.Errorf("%d runs, want 1", n)
+	}
+}
+
+// wantTold fails the test unless people are told so many tasks that shall run and that do.
+func (f *jobsFixture) wantTold(desired, present int) {
+	f.Helper()
+	var got record.Fleet
+	if _, _, err := host.Load(f.Context(), f.docs, record.FleetKey("small"), &got); err != nil {
+		f.Error(err)
+	}
+	if got.Desired != desired || got.Present != present {
+		f.Errorf("people are told %+v, want %d tasks of %d", got, present, desired)
 	}
 }
 
@@ -254,9 +267,11 @@ func TestWithdrawnTasks(t *testing.T) {
 	withdraw()
 	f.wantTasks("running", 1)
 	f.wantTasks("cancelled", 2)
+	f.wantTold(1, 1)
 	f.run.End("")
 	f.pass(3 * time.Minute)
 	withdraw()
+	f.wantTold(0, 0)
 	before := f.run.Requests()["list"]
 	withdraw()
 	if n := f.run.Requests()["list"] - before; n != 0 {

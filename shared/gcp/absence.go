@@ -77,3 +77,13 @@ func noteAbsence(ctx context.Context, docs document.Store, pool string, at time.
 	_, err := host.Update(ctx, docs, record.FleetKey(pool), change)
 	return fault.Wrap(err, "note why no machine of the pool %s comes", pool)
 }
+
+// noteSize notes, for people, how many machines a pool shall have, and how many exist.
+func noteSize(ctx context.Context, docs document.Store, pool string, at time.Time, desired, present int) error {
+	change := func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
+		f, changed := f.See(desired, present, at)
+		return f, changed, nil
+	}
+	_, err := host.Update(ctx, docs, record.FleetKey(pool), change)
+	return fault.Wrap(err, "note how many machines the pool %s has", pool)
+}

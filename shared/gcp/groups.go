@@ -118,16 +118,25 @@ func (g *groups) plan(ctx context.Context, machines int, state groupsState) (p g
 
 // changes reports whether the plan asks for something, or differs from what is recorded.
 func (p groupsPlan) changes(state groupsState) bool {
-	outstanding := slices.ContainsFunc(p.seen, func(s seenGroup) bool { return s.source.Pending > 0 })
-	return len(p.orders) > 0 || outstanding != state.Outstanding || !maps.Equal(p.memory, state.Memory)
+	size := sizeOf(p.seen)
+	return len(p.orders) > 0 || (size.Desired > size.Present) != state.Outstanding || size != state.Told ||
+		!maps.Equal(p.memory, state.Memory)
 }
 
-// Withdraw gives up requests for machines that do not exist; see capacity.Withdrawer.
-// Without requests it only reads a document.
+// Withdraw gives up requests for machines that do not exist; see capacity.Withdrawer. It
+// asks Compute Engine only while the groups have, or shall have, machines, and otherwise reads
+// a document.
 func (g *groups) Withdraw(ctx context.Context, _ string) error {
-	outstanding, err := g.outstanding(ctx)
-	if err != nil || !outstanding {
+	var state groupsState
+	_, _, err := host.Load(ctx, g.docs, groupsKey(g.pool), &state)
+	if err != nil || !state.Outstanding && state.Told == (groupsSize{}) {
 		return err
+	}
+	if !state.Outstanding {
+		seen, err := g.observe(ctx, state.Memory)
+		if err != nil || sizeOf(seen) == state.Told {
+			return err
+		}
 	}
 	return g.locked(ctx, func(ctx context.Context, l *groupsLock) error {
 		seen, err := g.observe(ctx, l.state.Memory)
@@ -151,6 +160,15 @@ type seenGroup struct {
 	absent []string // URLs of instances that do not exist
 	listed int      // instances that are not about to leave
 	why    string   // the newest problem, in Compute Engine's words
+}
+
+// sizeOf counts the machines of all groups.
+func sizeOf(seen []seenGroup) (n groupsSize) {
+	for _, s := range seen {
+		n.Desired += s.source.Present + s.source.Pending
+		n.Present += s.source.Present
+	}
+	return n
 }
 
 // observe reads the groups that exist.
@@ -206,8 +224,9 @@ func (g *groups) inspect(ctx context.Context, s *seenGroup) error {
 	return nil
 }
 
-// perform carries out the orders, withdrawals first. It resizes only while the lock is
-// held for certain: a late request could lower a size that another call has raised.
+// perform carries out the orders, withdrawals first, and notes, for people, how many machines
+// the pool then shall have. It resizes only while the lock is held for certain: a late request
+// could lower a size that another call has raised.
 func (g *groups) perform(ctx context.Context, l *groupsLock, seen []seenGroup, orders []scaling.Order) error {
 	pending := map[string]int{}
 	for _, s := range seen {
@@ -230,10 +249,24 @@ func (g *groups) perform(ctx context.Context, l *groupsLock, seen []seenGroup, o
 		pending[o.Source] += o.Add
 		g.log.InfoContext(ctx, "asked for machines", observe.KeyPool, g.pool, "group", o.Source, "machines", o.Add)
 	}
-	l.state.Outstanding = false
+	size := sizeOf(seen)
+	size.Desired = size.Present
 	for _, n := range pending {
-		l.state.Outstanding = l.state.Outstanding || n > 0
+		size.Desired += n
 	}
+	l.state.Outstanding = size.Desired > size.Present
+	return g.tell(ctx, l, size)
+}
+
+// tell notes in fleet/<pool> how many machines the pool has, if that has changed.
+func (g *groups) tell(ctx context.Context, l *groupsLock, size groupsSize) error {
+	if size == l.state.Told {
+		return nil
+	}
+	if err := noteSize(ctx, g.docs, g.pool, g.clock.Now(), size.Desired, size.Present); err != nil {
+		return err
+	}
+	l.state.Told = size
 	return nil
 }
 

@@ -19,6 +19,14 @@ type groupsState struct {
 	LockedUntil time.Time                 `json:"locked_until,omitzero"`
 	Outstanding bool                      `json:"outstanding"` // machines were asked for that do not exist
 	Memory      map[string]scaling.Memory `json:"memory,omitempty"`
+	// Told is what fleet/<pool> says of the pool's machines.
+	Told groupsSize `json:"told,omitzero"`
+}
+
+// groupsSize counts the machines of a pool: those that its groups shall have, and those that exist.
+type groupsSize struct {
+	Desired int `json:"desired"`
+	Present int `json:"present"`
 }
 
 const (
@@ -49,14 +57,6 @@ func (l *groupsLock) check(now time.Time) error {
 
 // groupsKey returns the key of the state of a pool's groups.
 func groupsKey(pool string) string { return record.FleetKey(pool) + "/groups" }
-
-// outstanding reports whether machines were asked for that did not exist when the groups
-// were last seen.
-func (g *groups) outstanding(ctx context.Context) (bool, error) {
-	var state groupsState
-	_, _, err := host.Load(ctx, g.docs, groupsKey(g.pool), &state)
-	return state.Outstanding, err
-}
 
 // locked calls do while this call holds the lock, and keeps what it changed of the state.
 // If another call holds the lock, it returns nil: that one does the work, and callers

@@ -148,9 +148,10 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 	if reason != "" {
 		return j.pause(ctx, pool, state, rev, reason, now)
 	}
-	missing := min(machines, j.options.Max) - state.present(waiting)
+	there := state.present(waiting)
+	missing := min(machines, j.options.Max) - there
 	if missing <= 0 {
-		return nil
+		return j.tell(ctx, pool, there, waiting)
 	}
 	state.Schema, state.RaisedAt = record.Schema, now
 	state.Started = append(state.Started, startedTasks{Tasks: missing, At: now})
@@ -167,7 +168,7 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 	case err == nil:
 		j.options.Log.InfoContext(ctx, "tasks of a job were started", observe.KeyPool, pool, "tasks", missing,
 			"execution", path.Base(name))
-		return j.named(ctx, pool, *intent, name)
+		return errors.Join(j.named(ctx, pool, *intent, name), j.tell(ctx, pool, there+missing, waiting))
 	case !refused(err):
 		return err // the tasks may have started: they count until a list shows them
 	}
@@ -189,6 +190,17 @@ func (j *Jobs) named(ctx context.Context, pool string, intent startedTasks, exec
 		return s, true, nil
 	})
 	return err
+}
+
+// tell notes, for people, how many tasks the pool shall have, and how many of them run.
+func (j *Jobs) tell(ctx context.Context, pool string, tasks int, listed []execution) error {
+	running := 0
+	for _, e := range listed {
+		if e.Completed.IsZero() {
+			running += e.Running
+		}
+	}
+	return noteSize(ctx, j.options.Docs, pool, j.options.Clock.Now(), tasks, running)
 }
 
 // Withdraw cancels the executions of the pool none of whose tasks has started; see
@@ -215,8 +227,9 @@ func (j *Jobs) Withdraw(ctx context.Context, pool string) error {
 		}
 		listed[i].Completed = now
 	}
-	if state.present(listed) > 0 {
-		return nil
+	there := state.present(listed)
+	if err := j.tell(ctx, pool, there, listed); err != nil || there > 0 {
+		return err
 	}
 	state.RaisedAt = time.Time{}
 	_, err = host.Save(ctx, j.options.Docs, jobKey(pool), state, rev)
