@@ -13,12 +13,19 @@
 set -euo pipefail
 
 root=${ROLLOUT_ROOT:-} # root of the file system; tests set it to a folder
-began=$SECONDS ready_within=${ROLLOUT_READY_WITHIN:-1200} # from here on
+ready_within=${ROLLOUT_READY_WITHIN:-1200} # from the start of this script
 metadata=http://metadata.google.internal/computeMetadata/v1
 home=$root/opt/rollout units=$root/etc/systemd/system
 
 say() { echo "$*" >"$home/last_message"; echo "rollout: $*" | tell; }
 tell() { tee -a "$root/dev/console" >&2 || true; }
+
+# Prints the seconds since the machine was switched on. The clock of the day jumps when it is
+# first set, which is while machines boot.
+uptime_seconds() {
+  local seconds
+  read -r seconds _ <"$root/proc/uptime" && echo "${seconds%%.*}"
+}
 
 # Tries a command up to five times: the network may come up after this script starts.
 retry() {
@@ -167,9 +174,9 @@ END
 # One that exits three times before will not do better the fourth time: its last error is the
 # reason.
 await_engines() {
-  local before=$((SECONDS - began)) number port ready limits gpus tokens waiting late
+  local before=$(($(uptime_seconds) - began)) number port ready limits gpus tokens waiting late
   while :; do
-    waiting='' late=$((SECONDS - began >= ready_within))
+    waiting='' late=$(($(uptime_seconds) - began >= ready_within))
     while read -r number port ready limits gpus; do
       curl -fsS -m 5 -o "$root/dev/null" "http://127.0.0.1:$port$ready" && continue
       waiting+=" $number"
@@ -250,6 +257,7 @@ use_own_disks() {
 # Sets the machine up. If a step fails, the last message says which.
 boot() {
   local gpus reason number engines=()
+  began=$(uptime_seconds)
   mkdir -p "$home" "$units" "$root/etc/rollout" "$root/var/lib/rollout/models"
   write_give_up
   # A step that hangs, as with a broken GPU driver, must not leave the machine running.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/machine"
+	"rollout/shared/config"
 )
 
 // scriptConfig is the config of the scripts' machines.
@@ -47,10 +49,13 @@ func newComputer(t *testing.T, scripts map[string]string) computer {
 	t.Helper()
 	c := computer{root: t.TempDir()}
 	c.calls = filepath.Join(c.root, "calls")
-	for _, dir := range []string{"bin", "dev", "tmp", "programs"} {
+	for _, dir := range []string{"bin", "dev", "tmp", "programs", "proc"} {
 		if err := os.Mkdir(filepath.Join(c.root, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(c.root, "proc/uptime"), []byte("31.70 120.05\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for name, script := range scripts {
 		c.program(t, filepath.Join("bin", name), script)
@@ -243,7 +248,8 @@ case $* in
 *storage.googleapis.com*)
   printf '%s\n' '#!/bin/sh' 'echo "gpuworker $*" >>"$ROLLOUT_ROOT/calls"' \
     '[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"' >"$to" ;;
-*/health*) [ -z "${NEVER_READY:-}" ] ;;
+*/health*) read -r up _ <"$ROLLOUT_ROOT/proc/uptime"
+  [ -z "${NEVER_READY:-}" ] && [ "${up%%.*}" -ge "${READY_AT:-0}" ] ;;
 */v1/models*) echo '{"data":[{"max_model_len":4096}]}' ;;
 *attributes/rollout-leave*) echo https://leave.example ;;
 *identity*) echo identity-token ;;
@@ -352,6 +358,39 @@ func TestEngineThatExitsThreeTimesEndsTheBoot(t *testing.T) {
 		t.Errorf("it said %s, want %s", out, want)
 	}
 	have(t, c.called(t), "gpuworker --cloud gcp --config "+c.root+"/etc/rollout/rollout.toml --pool small --give-up "+want)
+}
+
+// A large model takes 25 minutes. A pool whose deadline allows them works, and the boot of one
+// with the default deadline ends with its reason. Nothing waits: time passes by what the script
+// sleeps.
+func TestEngineThatNeeds25Minutes(t *testing.T) {
+	t.Parallel()
+	for setting, works := range map[string]bool{"": false, "boot_deadline = '30m'\n": true} {
+		programs := bootPrograms()
+		programs["sleep"] = `read -r up _ <"$ROLLOUT_ROOT/proc/uptime"
+echo "$((${up%%.*} + $1)).00 0.00" >"$ROLLOUT_ROOT/proc/uptime"`
+		d, err := config.ParseDeployment("rollout.toml", []byte(scriptConfig+setting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		within := int(d.MachinesOf(d.Pools[0]).BootDeadline.Std().Seconds())
+		c := newComputer(t, programs)
+		out, _ := c.command(t, "bootstrap.sh", append([]string{"ROLLOUT_CONFIG=" + scriptConfig + setting,
+			fmt.Sprintf("ROLLOUT_READY_WITHIN=%d", within), "READY_AT=1531", "ROLLOUT_LOOK_EVERY=60"},
+			machineVariables...)...).CombinedOutput() // it may end by the power
+		calls := c.called(t)
+		have(t, calls, fmt.Sprintf("systemd-run --quiet --unit rollout-overdue --on-active=%d ", within+900))
+		if works {
+			have(t, calls, "systemctl start rollout-worker.service")
+		} else {
+			have(t, calls, "gpuworker --cloud gcp --config "+c.root+"/etc/rollout/rollout.toml --pool small --give-up it "+
+				"could not be set up: the inference server of GPU 0 is not ready after 1200 s, and started after 0 s: "+
+				"ValueError: too long")
+		}
+		if left := slices.Contains(calls, "systemctl poweroff"); left == works {
+			t.Errorf("with %d s the machine works or leaves its group: %s", within, out)
+		}
+	}
 }
 
 // A machine that can't be set up records why, leaves its group by its identity token, and

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rollout/gpuworker/cli"
+	settings "rollout/shared/config"
 )
 
 // script is the start script of a machine.
@@ -28,7 +29,8 @@ var fakePrograms = map[string]string{
 *get-login-password*) echo ecr_password ;;
 esac`,
 	"curl": `case "$*" in
-*/health*) [ -z "${NEVER_READY:-}" ] ;;
+*/health*) read -r up _ <"$ROLLOUT_ROOT/proc/uptime"
+  [ -z "${NEVER_READY:-}" ] && [ "${up%%.*}" -ge "${READY_AT:-0}" ] ;;
 */v1/models*) echo '{"data":[{"id":"org/model","max_model_len":32768}]}' ;;
 esac`,
 	"nvidia-smi": `printf '%b' "${GPUS:-0, 8.9\n1, 7.5\n}"`,
@@ -46,7 +48,10 @@ pull*) [ -z "${NO_REGISTRY:-}" ] || { echo 'toomanyrequests: come later' >&2; ex
     echo registry | "$helper" get >>"$CALLS"
   } ;;
 esac`,
-	"systemd-run": ``, "useradd": ``, "sleep": ``,
+	// Nothing waits: time passes by what the script sleeps.
+	"sleep": `at=$ROLLOUT_ROOT/proc/uptime
+read -r up _ <"$at" && echo "$((${up%%.*} + $1)).00 0.00" >"$at" || true`,
+	"systemd-run": ``, "useradd": ``,
 }
 
 const config = `schema_version = 1
@@ -91,10 +96,13 @@ func boot(t *testing.T, variables ...string) machine {
 	t.Helper()
 	root := t.TempDir()
 	bin, calls := filepath.Join(root, "bin"), filepath.Join(root, "calls")
-	for _, dir := range []string{bin, filepath.Join(root, "dev")} {
+	for _, dir := range []string{bin, filepath.Join(root, "dev"), filepath.Join(root, "proc")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/uptime"), []byte("31.70 120.05\n"), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	for name, does := range fakePrograms {
 		text := "#!/usr/bin/env bash\necho \"" + name + " $*\" >>\"$CALLS\"\n" + does + "\n"
@@ -324,6 +332,32 @@ func TestEngineThatExitsThreeTimesEndsTheBoot(t *testing.T) {
 	has(t, "the console", m.file("dev/console"), "INFO loading", "See root cause above", "this machine leaves its fleet")
 	again := boot(t, "NEVER_READY=1", "RESTARTS=2")
 	has(t, "an engine that exited twice", again.calls, "is not ready after 1 s", leaves)
+}
+
+// A large model takes 25 minutes. A pool whose deadline allows them works, and the boot of one
+// with the default deadline ends with its reason.
+func TestEngineThatNeeds25Minutes(t *testing.T) {
+	t.Parallel()
+	for setting, works := range map[string]bool{"": false, "boot_deadline = \"30m\"\n": true} {
+		d, err := settings.ParseDeployment("rollout.toml", []byte(config+aPool+setting))
+		if err != nil {
+			t.Fatal(err)
+		}
+		within := int(d.MachinesOf(d.Pools[0]).BootDeadline.Std().Seconds())
+		m := boot(t, "ROLLOUT_CONFIG="+config+aPool+setting, fmt.Sprintf("ROLLOUT_READY_WITHIN=%d", within),
+			"READY_AT=1531", "ROLLOUT_LOOK_EVERY=60")
+		has(t, "the list of calls", m.calls, fmt.Sprintf("--on-active=%d ", within+900), "--boot-stage model", "8000/health")
+		if works {
+			has(t, "the list of calls", m.calls, "--boot-stage ready", "systemctl stop rollout-overdue.timer",
+				"systemctl start rollout-worker.service")
+		} else {
+			has(t, "the list of calls", m.calls, "--give-up it could not be set up: the inference server of GPU 0 is not ready "+
+				"after 1200 s, and started after 0 s: ValueError: the engine has a reason", leaves)
+		}
+		if works == strings.Contains(m.calls, leaves) {
+			t.Errorf("with %d s the machine works or leaves its fleet:\n%s", within, m.calls)
+		}
+	}
 }
 
 // A machine's own image may have the servers' image, also one that no registry has.
