@@ -13,6 +13,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -82,9 +83,9 @@ type Options struct {
 type Hooks struct {
 	OnSaved func(run.State)       // after every save of a state
 	OnOpen  func(record.Manifest) // when an event of a run arrives that has not ended
-	// OnSent is called after work of a running run was sent to its pool. open is
-	// the number of the run's shards that are not done.
-	OnSent func(pool string, open int)
+	// OnSent is called after work of a running run was sent to its pool, with all shards of the
+	// run that are not done. What those in flight have spent of a budget is not known here.
+	OnSent func(pool string, n scaling.Demand)
 	// OnStopping is called when a run begins to pause or to end, after its control
 	// document says so.
 	OnStopping func(identity.RunID)
@@ -99,7 +100,7 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 		o.Hooks.OnOpen = func(record.Manifest) {}
 	}
 	if o.Hooks.OnSent == nil {
-		o.Hooks.OnSent = func(string, int) {}
+		o.Hooks.OnSent = func(string, scaling.Demand) {}
 	}
 	if o.StepContext == nil {
 		o.StepContext = func(ctx context.Context, _ queue.Message) context.Context { return ctx }

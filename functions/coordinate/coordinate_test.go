@@ -20,6 +20,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -502,7 +503,7 @@ func TestOnSentIsCalledWhenWorkIsSent(t *testing.T) {
 	d := newFixture(t, 3, 2)
 	var calls []string
 	c := newCoordinator(d.Ports, coordinate.Options{Hooks: coordinate.Hooks{
-		OnSent: func(pool string, open int) { calls = append(calls, fmt.Sprint(pool, " ", open)) },
+		OnSent: func(pool string, n scaling.Demand) { calls = append(calls, fmt.Sprint(pool, " ", n.OpenShards)) },
 	}})
 	for _, step := range []struct {
 		event events.Payload

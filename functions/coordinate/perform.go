@@ -63,8 +63,8 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		return nil, err
 	}
 	if sent && l.state.Phase == run.Running {
-		for pool, open := range l.manifest.OpenShards(l.state) {
-			c.opts.Hooks.OnSent(pool, open)
+		for pool, n := range l.manifest.Demands(l.state, 0) {
+			c.opts.Hooks.OnSent(pool, n)
 		}
 	}
 	return follow, nil

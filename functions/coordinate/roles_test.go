@@ -15,6 +15,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/core/shard"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
@@ -46,7 +47,7 @@ func TestShardIsSentToThePoolOfItsRole(t *testing.T) {
 	d := newJudged(t)
 	var sent []string
 	c := newCoordinator(d.Ports, coordinate.Options{Hooks: coordinate.Hooks{
-		OnSent: func(pool string, open int) { sent = append(sent, fmt.Sprint(pool, " ", open)) },
+		OnSent: func(pool string, n scaling.Demand) { sent = append(sent, fmt.Sprint(pool, " ", n.OpenShards)) },
 	}})
 	d.apply(c, look)
 	if got := d.shardsIn(work); !slices.Equal(got, []int{0, 1, 2}) {

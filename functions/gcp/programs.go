@@ -20,7 +20,6 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/gcp"
 	"rollout/shared/host"
@@ -117,13 +116,10 @@ const scaleUpTimeout = 10 * time.Second
 // which would be a second write for each step.
 func serveCoordinate(ctx context.Context, s *gcp.Stack) http.Handler {
 	machines := autoscaler.ForInstallation(s, autoscaler.Cooldown)
-	sent := func(pool string, open int) {
-		machines.Record(pool, scaling.Demand{OpenShards: open, UnclaimedShards: open})
-	}
 	c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
 		Timings:   host.Timings(s.Deployment.Health),
 		Grace:     s.Deployment.Defaults.Limits.Grace.Std(),
-		Hooks:     coordinate.Hooks{OnSent: sent},
+		Hooks:     coordinate.Hooks{OnSent: machines.Record},
 		MostSaves: mostSaves,
 		Prices:    prices.Of(s.Deployment.Cloud.Provider),
 		Pools:     append([]config.Pool{}, s.Deployment.Pools...), // not nil: a stack has no other queues

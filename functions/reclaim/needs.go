@@ -5,10 +5,10 @@ import (
 	"context"
 	"time"
 
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/core/scaling"
 	"rollout/shared/host"
 )
 
@@ -24,14 +24,15 @@ func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map
 		}
 	}
 	machines, holds := r.workingMachines(beats, now)
+	spent := r.heldCost(running, beats, now)
 	manifests, err := host.LoadManifests(ctx, r.Docs, ids)
 	if err != nil {
 		return err
 	}
 	for i, m := range manifests {
 		s := running[i]
-		for pool, open := range m.OpenShards(s) {
-			n := scaling.Demand{OpenShards: open, LiveMachines: machines[pool], UnclaimedShards: open}
+		for pool, n := range m.Demands(s, spent[s.Run]) {
+			n.LiveMachines = machines[pool]
 			for _, shard := range holds[heldBy{s.Run, pool}] {
 				if !s.Done.Set.Has(shard) {
 					n.UnclaimedShards--
@@ -41,6 +42,28 @@ func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map
 		}
 	}
 	return nil
+}
+
+// heldCost returns what the shards that living workers hold have cost of each run so far, in
+// millionths of a dollar.
+func (r *Reclaimer) heldCost(running []run.State, beats map[string]health.Heartbeat,
+	now time.Time) map[identity.RunID]int64 {
+	states := map[identity.RunID]run.State{}
+	for _, s := range running {
+		states[s.Run] = s
+	}
+	spent := map[identity.RunID]int64{}
+	for _, b := range beats {
+		if r.timings.Dead(b, now) {
+			continue
+		}
+		for _, h := range b.Holds {
+			if s, open := states[h.Run]; open && !s.Done.Set.Has(h.Shard) {
+				spent[h.Run] = cost.Sum(spent[h.Run], cost.Micros(cost.Sum(h.TokenNanoUSD, h.Machine.NanoUSD)))
+			}
+		}
+	}
+	return spent
 }
 
 // heldBy is a run whose shards workers of a pool hold.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/health"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -56,6 +57,38 @@ func TestDemandCountsShardsThatNoWorkingMachineHolds(t *testing.T) {
 			t.Errorf("demand: %+v, want %+v", got, want)
 		}
 		d.received(host.CoordinateQueue)
+	})
+}
+
+// What is left of a run's budget in dollars is its budget less what is spent: by shards that are
+// done, and by those that living workers hold.
+func TestDemandSaysWhatIsLeftOfTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now(), func(s *run.State) {
+			s.Shards, s.NextShard, s.ControlMicroUSD, s.Counts.TokenNanoUSD = 7, 7, 1_000, 500_000_000
+			s.Done.Set.Add(0)
+		})
+		m := inputtest.Manifest(1)
+		m.Config.Limits.Dollars = 2
+		d.save(record.ManifestKey(id), m)
+		beat := func(worker string, due time.Time, shard int) {
+			d.save("beat/"+worker, health.Heartbeat{Schema: 1, Worker: worker, Pool: "default", Host: worker,
+				State: health.Ready, At: due, DueAt: due, Holds: []health.HeldShard{{Run: id, Shard: shard,
+					TokenNanoUSD: 100_000_000, Machine: cost.Use{Busy: 1, NanoUSD: 200_000_000}}}})
+		}
+		beat("one", time.Now(), 1)
+		beat("two", time.Now(), 0) // shard 0 is done, and counted there
+		beat("dead", time.Now().Add(-time.Hour), 2)
+		got := map[string]scaling.Demand{}
+		report := func(pool string, n scaling.Demand) { got[pool] = n }
+		if err := ScanOnce(t.Context(), d.Ports, scheduled(report)); err != nil {
+			t.Fatal(err)
+		}
+		if left := got["default"].LeftMicroUSD; left != 2_000_000-1_000-500_000-300_000 {
+			t.Errorf("%d millionths are left of %+v", left, got)
+		}
 	})
 }
 

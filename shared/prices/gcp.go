@@ -23,6 +23,8 @@ const (
 const (
 	taskL4  = 0.000187 + 8*0.000018 + 32*0.000002  // a second
 	taskRTX = 0.000394 + 20*0.000018 + 80*0.000002 // a second
+	// leastTask is the type of the cheapest one.
+	leastTask = "cloud-run-l4"
 )
 
 // gcp are the list prices of us-central1. Spot machines cost 9 to 40 % of the list price; for
@@ -41,7 +43,7 @@ func gcp() cost.Prices {
 			"g4-standard-48": 4.5, "a2-highgpu-1g": 3.6734, "a2-highgpu-2g": 7.3468, "a2-ultragpu-1g": 5.0688,
 			"n2-standard-8": 0.3885, "n2d-standard-8": 0.338, "c2-standard-8": 0.4176,
 			"a3-highgpu-1g": 11.06, "a3-highgpu-8g": 88.49,
-			"cloud-run-l4": taskL4 * 3600, "cloud-run-rtx-pro-6000": taskRTX * 3600,
+			leastTask: taskL4 * 3600, "cloud-run-rtx-pro-6000": taskRTX * 3600,
 		},
 		Classes: map[string]float64{cost.Spot: 0.4, config.ProvisioningFlexStart: 0.5},
 		Positions: []cost.Position{

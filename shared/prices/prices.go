@@ -42,6 +42,33 @@ func Machine(d config.Deployment, pool string, k cost.Kind) (cost.Kind, float64)
 	return k, Of(d.Cloud.Provider).Hour(k)
 }
 
+// Least returns what a machine of the pool costs in an hour at least: the price in the config,
+// or else the lowest list price of the types that the pool may have, as it buys them. It is 0 if
+// none is known.
+func Least(d config.Deployment, pool string) (hour float64) {
+	p, list := d.Pool(pool), Of(d.Cloud.Provider)
+	if p.Price > 0 {
+		return p.Price
+	}
+	class := cost.Spot
+	switch p.Provisioning {
+	case config.ProvisioningStandard:
+		class = cost.OnDemand
+	case config.ProvisioningFlexStart:
+		class = p.Provisioning
+	}
+	types := d.InstanceTypesOf(pool)
+	if p.Machines == config.MachinesCloudRun {
+		types, class = []string{leastTask}, cost.OnDemand
+	}
+	for _, machine := range types {
+		if of := list.Hour(cost.Kind{Type: machine, Class: class}); of > 0 && (hour == 0 || of < hour) {
+			hour = of
+		}
+	}
+	return hour
+}
+
 // CheckBudget refuses a budget in dollars where it would count nothing: neither the machines of
 // one of the pools nor the tokens of its engine have a price. It is Invalid.
 func CheckBudget(d config.Deployment, l config.Limits, pools []string) error {

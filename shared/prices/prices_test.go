@@ -81,3 +81,34 @@ func TestDefaultMachinesHavePrices(t *testing.T) {
 		t.Errorf("a machine without a cloud is %q at $%g", kind.Key(), usd)
 	}
 }
+
+func TestLeastPriceIsThatOfThePoolsCheapestMachine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		provider, pool string
+		want           float64
+	}{
+		"spot": {config.ProviderAWS, `instance_types = ["g6.2xlarge", "g6.xlarge"]`, 0.8048 * 0.45},
+		"at the list price": {config.ProviderAWS,
+			"instance_types = [\"g6.xlarge\"]\nprovisioning = \"standard\"", 0.8048},
+		"an unknown type": {config.ProviderAWS, `instance_types = ["g99.xlarge"]`, 0},
+		"an own price":    {config.ProviderAWS, "instance_types = [\"g6.xlarge\"]\nprice = 0.25", 0.25},
+		"flex-start": {config.ProviderGCP,
+			"instance_types = [\"g2-standard-8\"]\nprovisioning = \"flex-start\"", 0.4268},
+		"tasks of Cloud Run": {config.ProviderGCP, `machines = "cloud-run"`, (0.000187 + 8*0.000018 + 32*0.000002) * 3600},
+	} {
+		at := map[string]string{config.ProviderAWS: "[cloud.s3]\nbucket = \"b-1\"\n",
+			config.ProviderGCP: "[cloud.gcs]\nbucket = \"b-1\"\n"}[c.provider]
+		head := map[string]string{config.ProviderAWS: "region = \"us-east-1\"\n",
+			config.ProviderGCP: "region = \"us-central1\"\nproject = \"acme-ml\"\n"}[c.provider]
+		d, err := config.ParseDeployment("rollout.toml", []byte("schema_version = 1\n[cloud]\n"+
+			"provider = \""+c.provider+"\"\n"+
+			head+at+"[[pool]]\nname = \"a\"\nmodel = \"m\"\n"+c.pool+"\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := prices.Least(d, "a"); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: $%g an hour, want $%g", name, got, c.want)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"rollout/shared/config"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -103,6 +105,22 @@ func (m Manifest) OpenShards(s run.State) map[string]int {
 		if n <= 0 {
 			delete(out, pool)
 		}
+	}
+	return out
+}
+
+// Demands returns what machines each pool with open shards needs for the run, as if no worker
+// held one of them. What is left of a budget in dollars is shared equally by the pools. held is
+// what the shards in flight have spent of it so far, in millionths of a dollar.
+func (m Manifest) Demands(s run.State, held int64) map[string]scaling.Demand {
+	out := map[string]scaling.Demand{}
+	open := m.OpenShards(s)
+	for pool, n := range open {
+		d := scaling.Demand{OpenShards: n, UnclaimedShards: n}
+		if limit := cost.LimitOf(0, m.Config.Limits.Dollars).MicroUSD; limit > 0 {
+			d.LeftMicroUSD = max(1, (limit-s.Spent().MicroUSD-held)/int64(len(open)))
+		}
+		out[pool] = d
 	}
 	return out
 }

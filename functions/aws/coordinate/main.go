@@ -10,7 +10,6 @@ import (
 	"rollout/functions/internal/autoscaler"
 	"rollout/shared/aws"
 	"rollout/shared/config"
-	"rollout/shared/core/scaling"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/prices"
@@ -20,13 +19,10 @@ import (
 func main() {
 	lambda.Main("coordinate", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, autoscaler.Cooldown)
-		sent := func(pool string, open int) {
-			machines.Record(pool, scaling.Demand{OpenShards: open, UnclaimedShards: open})
-		}
 		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
 			Timings:     host.Timings(s.Deployment.Health),
 			Grace:       s.Deployment.Defaults.Limits.Grace.Std(),
-			Hooks:       coordinate.Hooks{OnSent: sent},
+			Hooks:       coordinate.Hooks{OnSent: machines.Record},
 			Shared:      true,
 			Prices:      prices.Of(s.Deployment.Cloud.Provider),
 			Pools:       append([]config.Pool{}, s.Deployment.Pools...), // not nil: a stack has no other queues

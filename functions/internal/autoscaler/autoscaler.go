@@ -7,7 +7,8 @@
 //
 // A pool whose machines end before they answer anything is asked for later and later; see
 // scaling.Boots. Its requests are withdrawn meanwhile, so that its fleet starts no machine in
-// the place of the one that ended.
+// the place of the one that ended. The demand of a run with a budget in dollars counts for no
+// more machines than what is left of it pays for; see scaling.Rules.Within.
 //
 // ScaleUp computes the number of machines from the demand that is recorded at that
 // moment, and never repeats a request later: what one call misses, the next scan
@@ -28,6 +29,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
+	"rollout/shared/prices"
 	"rollout/shared/record"
 )
 
@@ -64,6 +66,9 @@ type Options struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Pools    []string // all pools with machines, for Settle
+	// Hour returns what a machine of a pool costs in an hour at least, in dollars; 0 if that is not
+	// known. Optional: without it budgets hold no machine back.
+	Hour func(pool string) float64
 	// Boots returns what the past boots of a pool's machines tell. Optional.
 	Boots func(ctx context.Context, pool string) (scaling.Boots, error)
 }
@@ -92,19 +97,23 @@ func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
 		_, _, err := host.Load(ctx, s.Ports.Docs, record.FleetKey(pool), &f)
 		return f.Boots, err
 	}
+	o.Hour = func(pool string) float64 { return prices.Least(s.Deployment, pool) }
 	return New(in.Fleet(), o)
 }
 
-// desired returns how many machines a pool should have at least for the demand.
-func (r *Scaler) desired(pool string, d scaling.Demand) int {
+// rules returns the rules of a pool.
+func (r *Scaler) rules(pool string) scaling.Rules {
 	if own, ok := r.opts.Own[pool]; ok {
-		return own.DesiredMachines(d)
+		return own
 	}
-	return r.opts.Rules.DesiredMachines(d)
+	return r.opts.Rules
 }
 
-// Record adds to the demand of a pool.
+// Record adds the demand of a run to that of a pool, as far as the run's budget pays for it.
 func (r *Scaler) Record(pool string, n scaling.Demand) {
+	if n.LeftMicroUSD > 0 && r.opts.Hour != nil {
+		n = r.rules(pool).Within(n, r.opts.Hour(pool))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.demand[pool] = r.demand[pool].And(n)
@@ -184,7 +193,7 @@ func (r *Scaler) idle() (pools []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, pool := range r.opts.Pools {
-		if r.desired(pool, r.demand[pool]) == 0 {
+		if r.rules(pool).DesiredMachines(r.demand[pool]) == 0 {
 			pools = append(pools, pool)
 		}
 	}
@@ -199,7 +208,7 @@ func (r *Scaler) targets() map[string]int {
 	out := map[string]int{}
 	now := r.opts.Clock.Now()
 	for pool, d := range r.demand {
-		machines := r.desired(pool, d)
+		machines := r.rules(pool).DesiredMachines(d)
 		last := r.requests[pool]
 		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < r.opts.Cooldown {
 			continue

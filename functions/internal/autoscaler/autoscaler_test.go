@@ -72,6 +72,29 @@ func TestDemandOfABatchIsOneRequestForEachPool(t *testing.T) {
 	}
 }
 
+// A run with a budget in dollars adds machines that its budget pays for to those of others.
+func TestBudgetOfARunHoldsItsOwnMachinesBack(t *testing.T) {
+	t.Parallel()
+	f := &recorder{}
+	r := newScaler(f, slog.New(slog.DiscardHandler))
+	r.opts.Hour = func(pool string) float64 { return map[string]float64{"a": 1, "b": 2}[pool] }
+	poor := unclaimed(1000)
+	poor.LeftMicroUSD = 500_000
+	r.Record("a", poor)
+	r.Record("b", poor)
+	r.Record("c", poor) // its machines have no price
+	r.ScaleUp(t.Context())
+	if got := f.requests(); got != "a 2, b 1, c 8" {
+		t.Errorf("requested %q", got)
+	}
+	r.Record("a", poor)
+	r.Record("a", unclaimed(8)) // of a run without a budget
+	r.ScaleUp(t.Context())
+	if got := f.requests(); got != "a 4" {
+		t.Errorf("with another run it requested %q", got)
+	}
+}
+
 // patient is a recorder that can withdraw requests.
 type patient struct{ recorder }
 

@@ -11,9 +11,13 @@ type Demand struct {
 	OpenShards      int // shards of running runs that are not done
 	UnclaimedShards int // those of them without a living holder
 	LiveMachines    int // machines whose workers accept work
+	// LeftMicroUSD is what is left of the budget of the run that has the shards, for this pool,
+	// in millionths of a dollar and at least one; 0 without a budget in dollars. See Rules.Within.
+	LeftMicroUSD int64
 }
 
-// And returns the demand of both: their shards together, on the same machines.
+// And returns the demand of both: their shards together, on the same machines. Budgets must
+// have been applied.
 func (n Demand) And(other Demand) Demand {
 	return Demand{
 		OpenShards:      n.OpenShards + other.OpenShards,

@@ -13,13 +13,13 @@ func TestDesiredMachines(t *testing.T) {
 		want int
 	}{
 		"no work":                              {Demand{}, 0},
-		"one shard":                            {Demand{1, 1, 0}, 1},
-		"as many shards as justify one":        {Demand{4, 4, 0}, 1},
-		"one shard more":                       {Demand{5, 5, 0}, 2},
-		"many shards":                          {Demand{10000, 10000, 0}, 8},
-		"all shards are claimed":               {Demand{9, 0, 1}, 0},
-		"one unclaimed shard, machine is busy": {Demand{16, 1, 1}, 2},
-		"one unclaimed shard, idle machines":   {Demand{1, 1, 3}, 1},
+		"one shard":                            {Demand{1, 1, 0, 0}, 1},
+		"as many shards as justify one":        {Demand{4, 4, 0, 0}, 1},
+		"one shard more":                       {Demand{5, 5, 0, 0}, 2},
+		"many shards":                          {Demand{10000, 10000, 0, 0}, 8},
+		"all shards are claimed":               {Demand{9, 0, 1, 0}, 0},
+		"one unclaimed shard, machine is busy": {Demand{16, 1, 1, 0}, 2},
+		"one unclaimed shard, idle machines":   {Demand{1, 1, 3, 0}, 1},
 	} {
 		if got := (Rules{ShardsPerMachine: 4, MaxMachines: 8}).DesiredMachines(c.need); got != c.want {
 			t.Errorf("%s: %d machines, want %d", name, got, c.want)
