@@ -25,30 +25,38 @@ const (
 // longest strings and lists, until it fits, and says "shortened": true. This is the last resort
 // for ids, names and messages of any length: what may be long by nature has pages.
 func encode(body any, limit int) ([]byte, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, fault.WithKind(fault.Internal, err, "encode an answer")
+	b, _, err := encodeShort(body, limit)
+	return b, err
+}
+
+// encodeShort is encode, and reports whether the body was shortened.
+func encodeShort(body any, limit int) (b []byte, short bool, err error) {
+	if b, err = json.Marshal(body); err != nil {
+		return nil, false, fault.WithKind(fault.Internal, err, "encode an answer")
 	}
 	if len(b) <= limit {
-		return b, nil
+		return b, false, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, fault.WithKind(fault.Internal, err, "shorten an answer")
+		return nil, true, fault.WithKind(fault.Internal, err, "shorten an answer")
 	}
-	for size := limit / 4; size >= 4; size /= 4 {
+	for size := 16 << 10; size >= 4; size /= 4 {
 		v = cut(v, size, max(1, size/64))
 		if o, ok := v.(map[string]any); ok {
 			o["shortened"] = true
 		}
 		if b, err = json.Marshal(v); err != nil || len(b) <= limit {
-			return b, fault.WithKind(fault.Internal, err, "shorten an answer")
+			return b, true, fault.WithKind(fault.Internal, err, "shorten an answer")
 		}
 	}
-	return nil, fault.New(fault.Internal, "an answer of %d bytes can't be shortened", len(b))
+	return nil, true, fault.New(fault.Internal, "an answer of %d bytes can't be shortened", len(b))
 }
+
+// firstBytes returns the begin of a text for which an answer has little room.
+func firstBytes(s string) string { return text.Truncate(s, itemText, "…") }
 
 // What objects keep at the least: members, members that are all numbers, and bytes of a name. Our
 // own objects have fewer; those with more are maps of what users and servers name, such as counts.

@@ -33,6 +33,11 @@ import (
 //	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Submission
 //	GET  /v1/runs/{id}                Status
 //	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
+//	GET  /v1/runs/{id}/history        {"start":…,"points":[HistoryPoint…]}
+//	GET  /v1/runs/{id}/errors         {"classes":[FailedClass…],"finish_reasons":{…}}; see package diagnosis
+//	GET  /v1/runs/{id}/items?limit=&after=&class=&finish_reason=&min_score=&max_score=&q=
+//	                                  {"items":[ListedItem…],"next":…,"scanned":n,"of":n}
+//	GET  /v1/runs/{id}/items/{index}  ItemDetail
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
@@ -87,15 +92,19 @@ func (s *Service) endpoints(v probes.Probes, sessions *listen.Sessions) http.Han
 // routes are the endpoints that answer with JSON, by path.
 func (s *Service) routes() map[string]methods {
 	return map[string]methods{
-		"/v1/runs":              {http.MethodGet: s.getRuns, http.MethodPost: s.postRun},
-		"/v1/runs/{id}":         {http.MethodGet: s.getRun},
-		"/v1/runs/{id}/explain": {http.MethodGet: s.getExplanation},
-		"/v1/runs/{id}/pause":   {http.MethodPost: s.steer(s.Pause)},
-		"/v1/runs/{id}/resume":  {http.MethodPost: s.steer(s.Resume)},
-		"/v1/runs/{id}/stop":    {http.MethodPost: s.steer(s.Stop)},
-		"/v1/runs/{id}/retry":   {http.MethodPost: s.postRetry},
-		"/v1/workers":           {http.MethodGet: s.getWorkers},
-		"/v1/overview":          {http.MethodGet: s.getOverview},
+		"/v1/runs":                    {http.MethodGet: s.getRuns, http.MethodPost: s.postRun},
+		"/v1/runs/{id}":               {http.MethodGet: s.getRun},
+		"/v1/runs/{id}/explain":       {http.MethodGet: s.getExplanation},
+		"/v1/runs/{id}/history":       {http.MethodGet: s.getHistory},
+		"/v1/runs/{id}/errors":        {http.MethodGet: s.getErrors},
+		"/v1/runs/{id}/items":         {http.MethodGet: s.getItems},
+		"/v1/runs/{id}/items/{index}": {http.MethodGet: s.getItem},
+		"/v1/runs/{id}/pause":         {http.MethodPost: s.steer(s.Pause)},
+		"/v1/runs/{id}/resume":        {http.MethodPost: s.steer(s.Resume)},
+		"/v1/runs/{id}/stop":          {http.MethodPost: s.steer(s.Stop)},
+		"/v1/runs/{id}/retry":         {http.MethodPost: s.postRetry},
+		"/v1/workers":                 {http.MethodGet: s.getWorkers},
+		"/v1/overview":                {http.MethodGet: s.getOverview},
 	}
 }
 

@@ -394,7 +394,7 @@ func unchanged(a, b run.State) bool {
 	if len(b.Effects) > 0 || a.Done.Set.Len() != b.Done.Set.Len() {
 		return false
 	}
-	a.Steps, a.SavedAt = b.Steps, b.SavedAt
+	a.Steps, a.SavedAt, a.History = b.Steps, b.SavedAt, b.History // a point alone is not worth a write
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && string(x) == string(y)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -90,6 +92,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		if slices.Contains(needed, b.Pool) {
 			w.Pool += 1 + 2*b.MaxInFlight/sharing.Items
 			w.Workers++
+			w.InFlight += inFlight(l.state.Run, b)
 			addHolder(&sharing, l.state.Run, b)
 		}
 		for _, h := range b.Holds {
@@ -103,6 +106,23 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 	sharing.Young = began.IsZero() || now.Sub(began) < rateKnown
 	w.Sharing = sharing
 	return c.tolerate(ctx, unread)
+}
+
+// inFlight returns how many requests of a run a worker has in flight. Workers that do not tell the
+// runs apart may hold shards of this one alone.
+func inFlight(id identity.RunID, b health.Heartbeat) int {
+	if own, ok := b.Load.Of(id); ok {
+		return own.InFlight
+	}
+	for _, h := range b.Holds {
+		if h.Run != id {
+			return 0
+		}
+	}
+	if len(b.Holds) == 0 {
+		return 0
+	}
+	return b.Load.InFlight
 }
 
 // tolerate logs the error of heartbeats that can't be decoded, and returns any other one: a

@@ -24,28 +24,60 @@ type Joined struct {
 // FindJoined finds the rows of a shard, whose first item has that index, in the output files
 // of an ended run. NotFound means that the run has no entry of the shard.
 func FindJoined(ctx context.Context, blobs blob.Store, run identity.RunID, shard int, first uint64) (Joined, error) {
-	key := record.FileEntriesKey(run)
-	j := Joined{Inherited: shardtable.Inherited{Touched: true, FirstItem: first}}
-	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Length: int64(shard+1) * shardtable.FileEntrySize})
+	e, err := openJoined(ctx, blobs, run, int64(shard+1)*shardtable.FileEntrySize)
 	if err != nil {
-		return j, fault.Wrap(err, "read %s", key)
+		return Joined{}, err
 	}
-	defer r.Close() // a read loses nothing
-	entries, buf := bufio.NewReaderSize(r, 64<<10), make([]byte, shardtable.FileEntrySize)
-	for n := 0; ; n++ {
-		if _, err := io.ReadFull(entries, buf); err != nil {
+	defer e.Close() // a read loses nothing
+	return e.Find(shard, first)
+}
+
+// JoinedEntries finds the rows of one shard after the other in the output files of an ended run.
+type JoinedEntries struct {
+	key     string
+	from    io.Closer
+	entries *bufio.Reader
+	next    int    // the shard of the next entry
+	at      Joined // where its rows begin
+}
+
+// OpenJoined opens the entries of an ended run. NotFound means that it has none.
+func OpenJoined(ctx context.Context, blobs blob.Store, run identity.RunID) (*JoinedEntries, error) {
+	return openJoined(ctx, blobs, run, 0)
+}
+
+func openJoined(ctx context.Context, blobs blob.Store, run identity.RunID, length int64) (*JoinedEntries, error) {
+	key := record.FileEntriesKey(run)
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Length: length})
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	return &JoinedEntries{key: key, from: r, entries: bufio.NewReaderSize(r, 64<<10)}, nil
+}
+
+// Close ends the reading.
+func (e *JoinedEntries) Close() error { return e.from.Close() }
+
+// Find finds the rows of a shard, whose first item has that index, and which is behind the one
+// before. NotFound means that the run has no entry of the shard.
+func (e *JoinedEntries) Find(shard int, first uint64) (Joined, error) {
+	buf := make([]byte, shardtable.FileEntrySize)
+	for ; ; e.next++ {
+		if _, err := io.ReadFull(e.entries, buf); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fault.New(fault.NotFound, "%s has no entry of shard %d", key, shard)
+				err = fault.New(fault.NotFound, "%s has no entry of shard %d", e.key, shard)
 			}
-			return j, fault.Wrap(err, "read %s", key)
+			return Joined{}, fault.Wrap(err, "read %s", e.key)
 		}
-		e := shardtable.ParseFileEntry(buf)
-		if n == shard {
-			j.FileEntry = e
-			return j, nil
+		here := e.at
+		here.FileEntry = shardtable.ParseFileEntry(buf)
+		e.at.OutputAt, e.at.ErrorAt = here.OutputAt+here.Outputs, here.ErrorAt+here.Errors
+		e.at.OKBefore, e.at.FailedBefore = here.OKBefore+uint64(here.OK), here.FailedBefore+uint64(here.Failed)
+		if e.next == shard {
+			e.next++
+			here.Touched, here.FirstItem = true, first
+			return here, nil
 		}
-		j.OutputAt, j.ErrorAt = j.OutputAt+e.Outputs, j.ErrorAt+e.Errors
-		j.OKBefore, j.FailedBefore = j.OKBefore+uint64(e.OK), j.FailedBefore+uint64(e.Failed)
 	}
 }
 

@@ -160,7 +160,9 @@ type State struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 	// FinalizingAt is when all items had ended and the output files were begun.
 	FinalizingAt time.Time `json:"finalizing_at,omitzero"`
-	Effects      Effects   `json:"effects,omitempty"`
+	// History is how the run went on so far, for plots. It decides nothing.
+	History History `json:"history,omitzero"`
+	Effects Effects `json:"effects,omitempty"`
 }
 
 // Outcomes counts items by how they ended.
@@ -303,6 +305,7 @@ type Observed struct {
 	Pool           int // how many shards the workers of the pools with open shards can hold at once
 	Workers        int // living workers of those pools
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
+	InFlight       int // requests of the run in flight
 
 	// Of share/<pool> and the heartbeats.
 	Sharing schedule.Sharing

@@ -68,6 +68,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	d.dispatch()
 	d.ControlMicroUSD = d.controlPlane(d.Sent())
 	d.InFlight.MergeDue(now)
+	d.recordHistory()
 	return d.State, rejected
 }
 
