@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -216,25 +217,37 @@ func totalsTable(t *compare.Totals, columns int, colours terminal.Palette) strin
 // gainText says what the scores of both runs show, as lines; "" if that is nothing.
 func gainText(t *compare.Totals, columns int) string {
 	g := t.Gain
-	if g == nil || g.Low == nil || g.P == nil {
+	if g == nil || g.P == nil {
 		return ""
 	}
-	way, gain, low, high := "higher", g.Mean, *g.Low, *g.High
+	way, gain := "higher by", g.Mean
 	if gain < 0 {
-		way, gain, low, high = "lower", -gain, -high, -low
+		way, gain = "lower by", -gain
 	}
 	test := "paired t-test"
 	if g.Test == statistics.TestMcNemar {
 		test = "McNemar's exact test"
 	}
-	text := fmt.Sprintf("The scores of the second run are %s by %.4f on average "+
-		"(95%% interval: %.4f to %.4f; %s: P = %.2g).",
-		way, gain, low, high, test, *g.P)
-	if *g.P <= 1-compare.GainConfidence {
+	interval := ""
+	if g.Low != nil {
+		low, high := *g.Low, *g.High
+		if g.Mean < 0 {
+			low, high = -high, -low
+		}
+		interval = fmt.Sprintf("95%% interval: %.4f to %.4f; ", low, high)
+	}
+	text := fmt.Sprintf("The scores of the second run are %s %.4f on average (%s%s: P = %.2g).",
+		way, gain, interval, test, *g.P)
+	switch {
+	case t.Better+t.Worse == 0:
+		text = "Each item has the same score in both runs."
+	case *g.P <= 1-compare.GainConfidence:
 		text += " Chance alone seldom gives such a difference."
-	} else {
-		text += fmt.Sprintf(" Chance alone often gives such a difference. With %s, one below %.4f is easily missed.",
-			figures.Of(t.Scored, "item"), *g.Detectable)
+	default:
+		text += fmt.Sprintf(" Chance alone gives such a difference in %d of 100 cases.", int(math.Round(*g.P*100)))
+		if g.Detectable != nil {
+			text += fmt.Sprintf(" With %s, one below %.4f is easily missed.", figures.Of(t.Scored, "item"), *g.Detectable)
+		}
 	}
 	return strings.Join(terminal.Wrap(text, columns), "\n") + "\n"
 }

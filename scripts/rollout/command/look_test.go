@@ -111,12 +111,16 @@ func TestCompareSaysWhetherChanceExplainsTheScores(t *testing.T) {
 		p    float64
 	}{
 		"clear": {[]float64{0, 0, 0, 0, 0, 0, 0, 1, 0}, []float64{1, 1, 1, 1, 1, 1, 1, 1, 0},
-			"The scores of the second run are higher by 0.7778 on average (95% interval: 0.4388 to 1.1167; McNemar's exact " +
+			"The scores of the second run are higher by 0.7778 on average (95% interval: 0.4388 to 1.0000; McNemar's exact " +
 				"test: P =\n0.016). Chance alone seldom gives such a difference.\n", 1.0 / 64},
 		"not clear": {[]float64{1, 0.5, 1, 0}, []float64{0.5, 0.5, 0.5, 0.25},
 			"The scores of the second run are lower by 0.1875 on average (95% interval: -0.4092 to 0.7842; " +
 				"paired t-test: P = 0.39).\n" +
-				"Chance alone often gives such a difference. With 4 items, one below 0.7802 is easily missed.\n", 0.39},
+				"Chance alone gives such a difference in 39 of 100 cases. With 4 items, one below 0.7802 is easily missed.\n",
+			0.39},
+		"equal": {[]float64{1, 0}, []float64{1, 0}, "\nEach item has the same score in both runs.\n", 1},
+		"alike": {[]float64{0, 0, 0}, []float64{1, 1, 1}, "\nThe scores of the second run are higher by 1.0000 on average " +
+			"(McNemar's exact test: P = 0.25). Chance alone gives such a\ndifference in 25 of 100 cases.\n", 0.25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,8 @@ type Paired struct {
 	deviations float64 // sum of squared deviations from mean
 }
 
-// Difference is what a comparison shows. Values that need more items are NaN.
+// Difference is what a comparison shows. Values that need more items are NaN, and so are
+// Interval and Detectable if all items differ by the same.
 type Difference struct {
 	Items    int
 	Up, Down int     // items whose score is higher, and lower, under the second setting
@@ -76,16 +77,22 @@ func (p *Paired) Difference(confidence float64) Difference {
 	}
 	n := float64(p.items)
 	deviation := math.Sqrt(p.deviations / (n - 1) / n)
+	if deviation <= rounding*math.Abs(p.mean) { // they differ by the same: only how often says something
+		d.P = McNemar(p.up, p.down)
+		return d
+	}
 	t := student(n - 1)
 	quantile := t.Quantile((1 + confidence) / 2)
 	d.Interval = [2]float64{p.mean - quantile*deviation, p.mean + quantile*deviation}
 	d.Detectable = (quantile + t.Quantile(power)) * deviation
-	switch {
-	case !p.other:
-	case deviation > 0:
+	if p.other {
 		d.P = 2 * t.Survival(math.Abs(p.mean)/deviation)
-	default: // all differ by the same: then how often they do is all that says something
-		d.P = McNemar(p.up, p.down)
+	} else { // a difference of shares
+		d.Interval = [2]float64{max(-1, d.Interval[0]), min(1, d.Interval[1])}
 	}
 	return d
 }
+
+// rounding is the part of a mean difference below which its standard error is that of
+// rounding, such as of 0.4−0.1 and 0.5−0.2.
+const rounding = 1e-9

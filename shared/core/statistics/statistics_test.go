@@ -146,8 +146,19 @@ func TestDifferencesOfFewItemsSayWhatTheyCan(t *testing.T) {
 	for range 4 {
 		p.Add(0.5, 0.5)
 	}
-	if d := p.Difference(0.95); d.P != 1 || d.Mean != 0 {
+	if d := p.Difference(0.95); d.P != 1 || d.Mean != 0 || !math.IsNaN(d.Detectable) {
 		t.Errorf("of four items that stay the same, the difference is %+v", d)
+	}
+}
+
+// TestRoundingIsNoEvidence has differences that are equal but for rounding.
+func TestRoundingIsNoEvidence(t *testing.T) {
+	t.Parallel()
+	var p statistics.Paired
+	p.Add(0.1, 0.4)
+	p.Add(0.2, 0.5)
+	if d := p.Difference(0.95); d.P != 0.5 || !math.IsNaN(d.Interval[0]) {
+		t.Errorf("the difference is %+v", d)
 	}
 }
 
