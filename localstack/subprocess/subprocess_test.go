@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,5 +143,49 @@ func TestRunWaitsForTheEnd(t *testing.T) {
 	}
 	if err := Run(exec.Command(filepath.Join(t.TempDir(), "missing"))); err == nil {
 		t.Error("a missing program was run")
+	}
+}
+
+// A reserved port is not given to others who ask for any port, but to the program that asks for
+// it, again and again. Tests of a package reserve ports at the same time.
+func TestReservedPortIsForTheProgramThatAsksForIt(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: ports can be reserved on Linux alone")
+	}
+	t.Parallel()
+	seen := map[int]bool{}
+	for range 50 {
+		port, release, err := ReservePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		if seen[port] {
+			t.Fatalf("port %d is reserved twice", port)
+		}
+		seen[port] = true
+	}
+	var all []net.Listener
+	for range 500 {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+		if port := l.Addr().(*net.TCPAddr).Port; seen[port] {
+			t.Errorf("port %d is given to another", port)
+		}
+	}
+	for _, l := range all {
+		_ = l.Close() // it has no data
+	}
+	for port := range seen {
+		for range 2 { // a program that is started again
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Close() // it has no data
+		}
 	}
 }

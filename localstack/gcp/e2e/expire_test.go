@@ -16,6 +16,7 @@ import (
 // The documents of a run in Firestore expire, although commits are aborted and replies are
 // lost; its files stay.
 func TestDocumentsOfAnEndedRunExpire(t *testing.T) {
+	t.Parallel()
 	in := open(t, scenarios.Settings{Machines: 1, Faults: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
 	ctx := t.Context()
 	id := in.Put("prompts/x.jsonl", scenarios.SimplePrompts(60))

@@ -171,6 +171,7 @@ func (in *installation) wantEmptyFleet(t *testing.T) {
 // Without quota no machine comes, and the reason is told. With it they come by themselves,
 // answer as a laptop does, and leave.
 func TestMachinesComeOnceThereIsQuota(t *testing.T) {
+	t.Parallel()
 	in := open(t, fromNone)
 	in.compute.SetQuota(0)
 	file := scenarios.MixedPrompts(2000)
@@ -189,6 +190,7 @@ func TestMachinesComeOnceThereIsQuota(t *testing.T) {
 // Machines whose engine dies say so and leave. After three of them the run pauses, and no
 // other comes.
 func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
+	t.Parallel()
 	in := open(t, fromNone)
 	in.machines.setBroken(true)
 	id := in.Put(key, scenarios.MixedPrompts(200))
@@ -207,6 +209,7 @@ func TestMachinesWhoseEngineDiesPauseTheRun(t *testing.T) {
 // Machines that are preempted while they boot are no failures: Google took them back, and
 // the group starts them again.
 func TestMachinesPreemptedWhileBootingAreNoFailures(t *testing.T) {
+	t.Parallel()
 	in := open(t, fromNone)
 	for n := range 3 {
 		machine := fmt.Sprint(4520031799277581000 + n)

@@ -58,6 +58,7 @@ func (in *installation) call(t *testing.T, method, address, account, body string
 
 // What no function can handle becomes a dead letter, and comes no more.
 func TestPoisonBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
 	in := deploy(t)
 	for topic, dead := range map[string]string{
 		host.PlanFunction: host.TaskQueue, host.SubmitFunction: host.TaskQueue, host.FinalizeFunction: host.TaskQueue,
@@ -75,6 +76,7 @@ func TestPoisonBecomesADeadLetter(t *testing.T) {
 }
 
 func TestPushesOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
 	in := deploy(t)
 	push := func(subscription string) string {
 		return `{"message":{"messageId":"1","data":"e30="},"subscription":"` +
@@ -99,6 +101,7 @@ func TestPushesOfOthersAreRefused(t *testing.T) {
 
 // An entry of the audit log makes the workers of a preempted machine drain.
 func TestPreemptionInTheAuditLogDrainsWorkers(t *testing.T) {
+	t.Parallel()
 	in := deploy(t)
 	const worker = "01JD2ZQ4T5W0M1X9YB7R3K8CVA"
 	now := time.Now()
@@ -119,6 +122,7 @@ func TestPreemptionInTheAuditLogDrainsWorkers(t *testing.T) {
 
 // The API answers callers with an identity. A retry that one asks for becomes a run.
 func TestAPIRetriesARun(t *testing.T) {
+	t.Parallel()
 	in := open(t, scenarios.Settings{Machines: 1})
 	id := in.Put(key, scenarios.MixedPrompts(60))
 	first := in.AwaitEnd(id)

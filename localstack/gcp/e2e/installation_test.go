@@ -4,11 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,6 +64,7 @@ type installation struct {
 	signer     *fakemetadata.Signer
 	way        *gateway.Gateway
 	metadata   string            // of functions
+	emulators  map[string]string // variables of the environment
 	toml       string            // the config
 	addresses  map[string]string // of the functions
 	services   []*service
@@ -87,8 +89,7 @@ func deploy(t *testing.T) *installation {
 }
 
 // deployConfig starts an installation until the test ends. more is the config besides
-// inCloud. It sets the environment of the test, which therefore cannot run in parallel with
-// others. If the test fails, it logs what the programs wrote.
+// inCloud. If the test fails, it logs what the programs wrote.
 func deployConfig(t *testing.T, f faults, more string) *installation {
 	t.Helper()
 	if testing.Short() {
@@ -121,21 +122,14 @@ func deployConfig(t *testing.T, f faults, more string) *installation {
 	t.Cleanup(end)
 	in.storage = storage
 	in.storage.MakeBucket(bucket, true)
-	t.Setenv(gcp.StorageEmulatorVariable, address)
-	t.Setenv(gcp.FirestoreEmulatorVariable, in.firestore.Address)
-	t.Setenv(gcp.PubSubEmulatorVariable, in.pubsub.Address)
+	in.emulators = map[string]string{gcp.StorageEmulatorVariable: address,
+		gcp.FirestoreEmulatorVariable: in.firestore.Address, gcp.PubSubEmulatorVariable: in.pubsub.Address}
 	in.startGoogle(t)
 	if f.webhook != nil {
 		in.startWebhook(t, f.webhook)
 	}
 
-	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if in.Stack, err = gcp.OpenStack(t.Context(), d, gcp.StackOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	in.openStack(t)
 	for _, name := range []string{host.SubmitFunction, host.PlanFunction, host.CoordinateFunction,
 		host.FinalizeFunction, host.ReclaimFunction, host.InterruptFunction, gcp.LeaveFunction} {
 		in.start(t, name)
@@ -145,6 +139,30 @@ func deployConfig(t *testing.T, f faults, more string) *installation {
 	}
 	in.createTopics(t)
 	return in
+}
+
+// opening is held while the environment of this process leads to the emulators of one test.
+var opening sync.Mutex
+
+// openStack opens the installation for the test's own process. Clients read where their
+// emulators are when they are made.
+func (in *installation) openStack(t *testing.T) {
+	t.Helper()
+	d, err := config.ParseDeployment("rollout.toml", []byte(in.toml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opening.Lock()
+	defer opening.Unlock()
+	for variable, address := range in.emulators {
+		if err := os.Setenv(variable, address); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Unsetenv(variable)
+	}
+	if in.Stack, err = gcp.OpenStack(t.Context(), d, gcp.StackOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startGoogle starts what programs reach at Google's hosts until the test ends: Compute
@@ -233,27 +251,27 @@ func deliver(to *scenarios.Inbox, topic string, m *pb.PubsubMessage) error {
 
 // service is the process of a function.
 type service struct {
-	name, address string
-	cmd           *exec.Cmd
-	ended         chan error
+	name  string
+	port  int // reserved for the process, and for those after it
+	cmd   *exec.Cmd
+	ended chan error
 }
 
 // start starts a function until the test ends, and waits until it answers.
 func (in *installation) start(t *testing.T, name string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := subprocess.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{name: name, address: listener.Addr().String()}
-	if err := listener.Close(); err != nil { // the process takes the port over
-		t.Fatal(err)
-	}
-	in.addresses[name], in.services = "http://"+s.address, append(in.services, s)
+	t.Cleanup(release)
+	s := &service{name: name, port: port}
+	address := "http://127.0.0.1:" + strconv.Itoa(port)
+	in.addresses[name], in.services = address, append(in.services, s)
 	in.launch(t, s)
 	t.Cleanup(s.kill)
 	for {
-		response, err := http.Post("http://"+s.address, "application/json", strings.NewReader("{}"))
+		response, err := http.Post(address, "application/json", strings.NewReader("{}"))
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode != http.StatusForbidden {
@@ -272,9 +290,8 @@ func (in *installation) start(t *testing.T, name string) {
 // launch starts the process of a function.
 func (in *installation) launch(t *testing.T, s *service) {
 	t.Helper()
-	_, port, _ := strings.Cut(s.address, ":")
 	s.cmd, s.ended = exec.Command(functions), make(chan error, 1)
-	s.cmd.Env = append(in.environment(), "FUNCTION_TARGET="+s.name, "PORT="+port, "LOCAL_ONLY=true",
+	s.cmd.Env = append(in.environment(), "FUNCTION_TARGET="+s.name, "PORT="+strconv.Itoa(s.port), "LOCAL_ONLY=true",
 		"GCE_METADATA_HOST="+in.metadata)
 	s.cmd.Stdout, s.cmd.Stderr = in.log, in.log
 	if err := subprocess.Start(s.cmd); err != nil {
@@ -296,9 +313,8 @@ func (s *service) kill() {
 func (in *installation) environment() []string {
 	all := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=" + os.TempDir(),
 		"ROLLOUT_CONFIG=" + in.toml}
-	for _, variable := range []string{gcp.StorageEmulatorVariable, gcp.FirestoreEmulatorVariable,
-		gcp.PubSubEmulatorVariable} {
-		all = append(all, variable+"="+os.Getenv(variable))
+	for variable, address := range in.emulators {
+		all = append(all, variable+"="+address)
 	}
 	return append(all, in.way.Environment()...)
 }

@@ -101,6 +101,7 @@ func (in *installation) jobs(t *testing.T, launch func(fakerun.Task) (fakerun.Pr
 // its work over; both end with 0. Raises start what is missing, and the completions are a
 // laptop's.
 func TestTasksOfAJobAnswerARun(t *testing.T) {
+	t.Parallel()
 	in := deployConfig(t, faults{}, quickHealth+scenarios.Settings{}.Config()+"machines = \"cloud-run\"\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup

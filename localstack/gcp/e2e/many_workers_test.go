@@ -21,6 +21,7 @@ import (
 // Many workers answer one run. Its files are a laptop's, and no document is written more
 // than once a second. Take 200 workers with -args -workers 200.
 func TestManyWorkers(t *testing.T) {
+	t.Parallel()
 	in := deploy(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -23,12 +23,14 @@ import (
 
 // Users have on Google Cloud what they have in every cloud.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	scenarios.Run(t, onGoogleCloud())
 }
 
 // Runs end with the bytes of a laptop whatever disturbs them. Repeat one with
 // -args -seed N -rounds 1.
 func TestDisturbedRuns(t *testing.T) {
+	t.Parallel()
 	scenarios.Disturb(t, onGoogleCloud(), *seed, *rounds)
 }
 
@@ -45,7 +47,7 @@ skew_budget = "500ms"
 // onGoogleCloud is Google Cloud as the scenarios see it. Compute Engine gives a notice of
 // 30 s, and takes them less seriously.
 func onGoogleCloud() scenarios.Cloud {
-	return scenarios.Cloud{Provider: config.ProviderGCP, Program: commandLine,
+	return scenarios.Cloud{Provider: config.ProviderGCP, Program: commandLine, Parallel: true,
 		Leads:  []time.Duration{30 * time.Second, 8 * time.Second, 3 * time.Second, 0},
 		Deploy: func(t *testing.T, s scenarios.Settings) scenarios.Installation { return deployScene(t, s) }}
 }
