@@ -156,7 +156,7 @@ func serveFinalize(_ context.Context, s *gcp.Stack) http.Handler {
 // happened.
 func serveReclaim(_ context.Context, s *gcp.Stack) http.Handler {
 	machines := autoscaler.ForInstallation(s, 0)
-	notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, s.EventTopic())
+	notifier := notify.ForDeployment(s.Ports, s.Deployment, s.Secrets, cloudrun.Logged(s.EventTopic(), s.Ports.Log))
 	o := reclaim.ScheduleOptions{
 		Timings: host.Timings(s.Deployment.Health),
 		OnNeed:  machines.Record,

@@ -53,6 +53,43 @@ resource "google_monitoring_alert_policy" "dead_letters" {
   }
 }
 
+# Pub/Sub sends no e-mails. The function reclaim logs each event once its topic has it.
+resource "google_monitoring_alert_policy" "events" {
+  count                 = var.email == "" ? 0 : 1
+  display_name          = "rollout (${local.name}): runs and machines"
+  combiner              = "OR"
+  notification_channels = local.channels
+  conditions {
+    display_name = "something happened to a run or a pool"
+    condition_matched_log {
+      filter = join(" AND ", [
+        "resource.type = \"cloud_run_revision\"",
+        "resource.labels.service_name = \"${local.name}-reclaim\"",
+        "jsonPayload.msg = \"an event is told\"",
+      ])
+      label_extractors = {
+        type   = "EXTRACT(jsonPayload.event.type)"
+        about  = "EXTRACT(jsonPayload.event.subject)"
+        name   = "EXTRACT(jsonPayload.event.data.name)"
+        reason = "EXTRACT(jsonPayload.event.data.reason)"
+      }
+    }
+  }
+  alert_strategy {
+    auto_close = "1800s"
+    notification_rate_limit {
+      period = "300s"
+    }
+  }
+  documentation {
+    mime_type = "text/markdown"
+    content = join(" ", [
+      "$${log.extracted_label.type} of $${log.extracted_label.name} $${log.extracted_label.about}:",
+      "$${log.extracted_label.reason}",
+    ])
+  }
+}
+
 resource "google_monitoring_dashboard" "this" {
   dashboard_json = jsonencode({
     displayName = "rollout (${local.name})"

@@ -312,6 +312,20 @@ func TestOptionsChangeTheDeployment(t *testing.T) {
 				len(b.block("all_updates_rule").texts("monitoring_notification_channels")) == 1 &&
 				len(d.of("google_monitoring_alert_policy")[0].Values.texts("notification_channels")) == 1
 		}},
+		"e-mails of what happens to runs": {map[string]any{"email": "you@example.org"}, func(d deployment) bool {
+			all := d.of("google_monitoring_alert_policy")
+			if len(all) != 2 || len(all[1].Values.texts("notification_channels")) != 1 {
+				return false
+			}
+			log := all[1].Values.block("conditions", "condition_matched_log")
+			program, err := os.ReadFile("../../functions/gcp/internal/cloudrun/told.go")
+			_, message, found := strings.Cut(log.text("filter"), "jsonPayload.msg = ")
+			return err == nil && found && strings.Contains(string(program), "const Told = "+message) &&
+				strings.Contains(log.text("filter"), `"rollout-reclaim"`)
+		}},
+		"nobody to tell": {nil, func(d deployment) bool {
+			return len(d.of("google_monitoring_alert_policy")) == 1
+		}},
 		"machines that wait for capacity": {map[string]any{
 			"settings": bought(t, config.ProvisioningFlexStart)}, func(d deployment) bool {
 			s := d.of("google_compute_region_instance_template")[0].Values.block("scheduling")
