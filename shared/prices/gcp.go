@@ -47,10 +47,10 @@ func gcp() cost.Prices {
 		},
 		Classes: map[string]float64{cost.Spot: 0.4, config.ProvisioningFlexStart: 0.5},
 		Positions: []cost.Position{
-			{Name: StorageClassA, Price: 0.005 / 1000, Run: 11, Shard: 1.02},
+			{Name: StorageClassA, Price: 0.005 / 1000, Run: 11, Shard: 1.02, MachineHour: 60},
 			{Name: StorageClassB, Price: 0.0004 / 1000, Run: 15, Shard: 2.06},
 			{Name: FirestoreWrites, Price: 0.09 / 100_000, Run: 12, Shard: 2.06, MachineHour: 440},
-			{Name: FirestoreReads, Price: 0.03 / 100_000, Run: 5, Shard: 1.8, MachineHour: 2220},
+			{Name: FirestoreReads, Price: 0.03 / 100_000, Run: 5, Shard: 1.8, MachineHour: 1600},
 			{Name: FirestoreDeletes, Price: 0.01 / 100_000},
 			{Name: PubSubKB, Price: 40.0 / (1 << 30), Run: 20, Shard: 2.7},
 			{Name: CloudRunCalls, Function: true, Price: 0.40 / 1e6, Run: 5, Shard: 1.02},
