@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/shared/cloud"
+	"rollout/shared/ownership"
 )
 
 // Cloud deploys installations, as the tests of one cloud do.
@@ -102,6 +103,8 @@ func engineAt(server string) string {
 type Installation interface {
 	// Stores are its stores, for the test alone.
 	Stores() cloud.Stores
+	// Reclaim is the installation as the function reclaim opens it, with its rights.
+	Reclaim() ownership.CloudInstallation
 	// Upload puts an object, as the bucket's owner may, and returns its version. The cloud
 	// announces it.
 	Upload(key, content string) (version string)

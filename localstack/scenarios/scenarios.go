@@ -34,6 +34,7 @@ var All = []Scenario{
 	{"a new run does not wait behind the queue of another", newRunHasItsShare},
 	{"children have the files of children on a laptop", childrenOfARun},
 	{"a rollout learns what it learns on a laptop", rolloutLearns},
+	{"the documents of ended runs expire and their files stay", documentsExpire},
 	{"a training is resumed on another machine", trainingResumesOnAnotherMachine},
 }
 

@@ -26,6 +26,7 @@ import (
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/host"
+	"rollout/shared/ownership"
 	"rollout/shared/queue"
 )
 
@@ -198,6 +199,16 @@ func (a *account) logOutput() {
 
 // Stores use the emulator directly.
 func (a *account) Stores() cloud.Stores { return a.Stack.Stores() }
+
+// Reclaim has the role of the function.
+func (a *account) Reclaim() ownership.CloudInstallation {
+	a.t.Helper()
+	s, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "reclaim")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return s
+}
 
 // Upload puts an object as the bucket's owner, who may write any key.
 func (a *account) Upload(key, content string) (version string) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"rollout/functions/reclaim"
-	"rollout/localstack/aws/fakeaws"
 	"rollout/localstack/fakellm"
 	"rollout/localstack/scenarios"
 	"rollout/shared/blob"
@@ -23,11 +22,8 @@ import (
 // that much later.
 func (a *installation) scanUploads(later time.Duration) error {
 	a.t.Helper()
-	s, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "reclaim")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	p := s.Ports
+	s := a.Reclaim()
+	p := s.Stores().Ports
 	p.Clock = clock.Skewed{Offset: later}
 	return reclaim.ScanUploads(a.t.Context(), p, reclaim.UploadOptions{Bucket: a.deployment.Bucket, Recent: true,
 		CheckOwner: ownership.OfCloud(s).Check})

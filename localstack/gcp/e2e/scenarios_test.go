@@ -18,6 +18,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/host"
+	"rollout/shared/ownership"
 	"rollout/shared/queue"
 )
 
@@ -117,6 +118,9 @@ func (in *scene) Upload(key, content string) (version string) {
 	}
 	return info.Version
 }
+
+// Reclaim has the rights of the test's own process.
+func (in *scene) Reclaim() ownership.CloudInstallation { return in.Stack }
 
 // Announce publishes a notification of the bucket.
 func (in *scene) Announce(o scenarios.Object) {

@@ -1,0 +1,106 @@
+package scenarios
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/reclaim"
+	"rollout/localstack/fakellm"
+	"rollout/shared/clock"
+	"rollout/shared/core/identity"
+	"rollout/shared/document"
+	"rollout/shared/host"
+	"rollout/shared/ownership"
+	"rollout/shared/record"
+)
+
+// The documents of a run and of its retry expire, the parent's after the child's. Their files
+// stay, and the upload is not run again. The rights of reclaim's function suffice, and so do
+// those of a user who asks for them.
+func documentsExpire(t *testing.T, c Cloud) {
+	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
+	parent := d.Put("prompts/x.jsonl", SimplePrompts(60))
+	first := d.AwaitEnd(parent)
+	d.awaitIndexed(1)
+	child := identity.RunID(strings.TrimSpace(d.Do("retry", string(parent), "--all")))
+	WantSame(t, d.AwaitEnd(child), first)
+	d.awaitIndexed(2)
+	asked := d.server.Requests()
+	// By then, whoever is to be told of their ends was told, or never will be.
+	for _, later := range []time.Duration{26 * time.Hour, 27 * time.Hour, 28 * time.Hour, 29 * time.Hour} {
+		p := d.reclaimAfter(later)
+		e := reclaim.NewExpirer(p, reclaim.ExpireOptions{Keep: d.Stores().Deployment.Storage.KeepDocuments.Std()})
+		if err := e.ExpireAll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.wantExpired(parent, child)
+	for _, later := range []time.Duration{time.Hour, 3 * time.Hour} {
+		err := reclaim.ScanUploads(t.Context(), d.reclaimAfter(later), reclaim.UploadOptions{
+			Bucket: d.Stores().Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(d.Reclaim()).Check})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := host.LoadManifest(t.Context(), d.Stores().Ports.Docs, parent)
+	if !host.IsExpired(err) || d.server.Requests() != asked {
+		t.Errorf("the upload is run again: %v, with %d requests", err, d.server.Requests()-asked)
+	}
+	for _, id := range []identity.RunID{parent, child} {
+		got, ok := d.Find(record.OutputKey(id, record.CompletionsFile))
+		if !ok || WithoutTimes(got) != first.Completions || got == "" {
+			t.Errorf("the answers of %s have changed to %.200q", id, got)
+		}
+	}
+}
+
+// awaitIndexed waits until the index of runs is complete and has n ended ones.
+func (d *Fixture) awaitIndexed(n int) {
+	d.t.Helper()
+	Eventually(d.t, "the ended runs are in the index", func() bool {
+		var x record.RunIndex
+		_, _, err := host.Load(d.t.Context(), d.Stores().Ports.Docs, record.RunIndexKey, &x)
+		return err == nil && x.Linked && x.Ended == n
+	})
+}
+
+// reclaimAfter returns the ports of reclaim's function, as they will be after that time.
+func (d *Fixture) reclaimAfter(later time.Duration) host.Ports {
+	d.t.Helper()
+	p := d.Reclaim().Stores().Ports
+	p.Clock = clock.Skewed{Offset: later}
+	return p
+}
+
+// wantExpired checks that nothing is left of a run and its child but a note, which commands
+// tell, and files, which they read.
+func (d *Fixture) wantExpired(parent, child identity.RunID) {
+	d.t.Helper()
+	for doc, err := range document.All(d.t.Context(), d.Stores().Ports.Docs, "") {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, id := range []string{string(parent), string(child)} {
+			if strings.Contains(doc.Key, id) && !strings.HasPrefix(doc.Key, record.FoundPrefix) {
+				d.t.Errorf("%s is left", doc.Key)
+			}
+		}
+	}
+	for _, id := range []string{string(parent), string(child), string(child)[:20]} {
+		out, err := d.Command("status", id)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(out, "its documents have expired") {
+			d.t.Errorf("status %s: %v\n%s", id, err, out)
+		}
+		out, err = d.Command("results", id)
+		if err != nil || strings.Count(out, `"completion"`) != 60 {
+			d.t.Errorf("results %s: %v\n%s", id, err, out)
+		}
+	}
+	if out, err := d.Command("status"); err != nil || !strings.Contains(out, "2 older runs expired") {
+		d.t.Errorf("status: %v\n%s", err, out)
+	}
+}
