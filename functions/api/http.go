@@ -53,13 +53,18 @@ func (s *Service) Handler(token secret.Value, v probes.Probes, others ...Mount) 
 	mux := http.NewServeMux()
 	sessions := listen.NewSessions(token, s.ports.Clock)
 	mux.Handle("/", listen.DefaultBounds().Within(s.endpoints(v, sessions)))
+	s.mount(mux, others)
+	return listen.Bounds{}.GuardSessions(sessions, mux, isPublic)
+}
+
+// mount adds what others answer, within the same throttle.
+func (s *Service) mount(mux *http.ServeMux, others []Mount) {
 	for _, m := range others {
 		for _, path := range m.Paths {
-			mux.Handle(path, m.Handler)
-			mux.Handle(path+"/", m.Handler)
+			mux.Handle(path, s.throttle.limit(m.Handler))
+			mux.Handle(path+"/", s.throttle.limit(m.Handler))
 		}
 	}
-	return listen.Bounds{}.GuardSessions(sessions, mux, isPublic)
 }
 
 // isPublic reports whether a path needs no token.
@@ -80,9 +85,13 @@ type Mount struct {
 
 // AuthenticatedHandler is Handler behind something that authenticates requests,
 // such as a cloud. It answers only requests for which admitted returns true.
-func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v probes.Probes) http.Handler {
+func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v probes.Probes,
+	others ...Mount) http.Handler {
 	noToken := listen.NewSessions(secret.Value{}, s.ports.Clock)
-	return listen.DefaultBounds().GuardFunc(admitted, s.endpoints(v, noToken))
+	mux := http.NewServeMux()
+	mux.Handle("/", listen.DefaultBounds().Within(s.endpoints(v, noToken)))
+	s.mount(mux, others)
+	return listen.Bounds{}.GuardFunc(admitted, mux)
 }
 
 func (s *Service) endpoints(v probes.Probes, sessions *listen.Sessions) http.Handler {

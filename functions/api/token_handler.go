@@ -17,8 +17,8 @@ import (
 // It reads the token at the first request, so that a cold start of a function waits
 // for no other service, and keeps it. While the token can't be read, it answers every
 // request with 503.
-func (s *Service) TokenHandler(secrets secret.Store, log *slog.Logger, v probes.Probes) http.Handler {
-	return &tokenHandler{secrets: secrets, log: log, service: s, probes: v}
+func (s *Service) TokenHandler(secrets secret.Store, log *slog.Logger, v probes.Probes, others ...Mount) http.Handler {
+	return &tokenHandler{secrets: secrets, log: log, service: s, probes: v, others: others}
 }
 
 // tokenHandler is the handler of TokenHandler.
@@ -27,6 +27,7 @@ type tokenHandler struct {
 	log     *slog.Logger
 	service *Service
 	probes  probes.Probes
+	others  []Mount
 
 	mu   sync.Mutex
 	next http.Handler // nil until the token is read
@@ -58,6 +59,6 @@ func (d *tokenHandler) handler(ctx context.Context) (http.Handler, error) {
 		return nil, fault.New(fault.Invalid, "the secret %s is empty: set it, or the API would be open to everyone",
 			listen.TokenSecret)
 	}
-	d.next = d.service.Handler(token, d.probes)
+	d.next = d.service.Handler(token, d.probes, d.others...)
 	return d.next, nil
 }

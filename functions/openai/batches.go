@@ -17,7 +17,7 @@ const (
 	maxBatchesPage = 100
 )
 
-// listBatches lists all runs, the newest first.
+// listBatches lists all runs, the newest first; in a cloud those that were made as batches.
 func (s *Server) listBatches(r *http.Request) (any, error) {
 	ctx, q := r.Context(), r.URL.Query()
 	limit, err := limitOf(q.Get("limit"), batchesPage, maxBatchesPage)

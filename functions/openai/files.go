@@ -122,11 +122,21 @@ func (s *Server) getFile(r *http.Request) (any, error) {
 	return f.FileObject, err
 }
 
-// content streams the bytes of a file.
+// content streams the bytes of a file, or redirects to them.
 func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 	f, err := s.file(r.Context(), r.PathValue("id"))
 	if err != nil {
 		s.refuse(w, r, err)
+		return
+	}
+	if s.redirect != nil {
+		at, err := s.redirect(r.Context(), f.input.Key, f.input.Version, addressLasts)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, at, http.StatusFound)
 		return
 	}
 	body, info, err := s.Blobs.Get(r.Context(), f.input.Key, blob.GetOptions{Version: f.input.Version})

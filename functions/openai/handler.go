@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -23,6 +24,7 @@ type Server struct {
 	models []string
 	// patience bounds how long a cancellation waits for the run to be made.
 	patience time.Duration
+	redirect SignGet // nil: contents are streamed
 
 	mu        sync.Mutex
 	announced map[identity.RunID]time.Time // when batches without a run were announced again
@@ -38,6 +40,19 @@ func New(p host.Ports, d config.Deployment, runs *api.Service) *Server {
 		}
 	}
 	slices.Sort(s.models)
+	return s
+}
+
+// SignGet returns an address at which anyone can read a version of an object for that time.
+type SignGet func(ctx context.Context, key, version string, lasts time.Duration) (string, error)
+
+// addressLasts is how long a client can begin to read a file at the address that it got.
+const addressLasts = 15 * time.Minute
+
+// Redirecting returns the server, which answers a request for the content of a file with an
+// address of the bucket: a function can't stream large answers.
+func (s *Server) Redirecting(to SignGet) *Server {
+	s.redirect = to
 	return s
 }
 

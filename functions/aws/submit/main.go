@@ -1,5 +1,5 @@
-// Command submit is package submit as a function of AWS Lambda, called for new objects
-// and for retries of runs. It refuses the objects of a bucket that another installation
+// Command submit is package submit as a function of AWS Lambda, called for new objects,
+// for batches of the API and for retries of runs. It refuses the objects of a bucket that another installation
 // owns.
 package main
 
@@ -24,6 +24,6 @@ func main() {
 			}
 			return sub.Uploaded(ctx, e)
 		}
-		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, uploaded, sub.Retry)
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, uploaded, sub.Retry, sub.Batch)
 	})
 }

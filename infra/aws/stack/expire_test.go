@@ -18,7 +18,8 @@ func TestReclaimMayDeleteRunsOnlyIfTheyExpire(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"beat/", "worker/", "open/", "outbox/", "run/", "ended/", "named/", "notify/", "shard-??", "??"}
+	want := []string{"beat/", "worker/", "open/", "outbox/", "run/", "ended/", "named/", "notify/", "batch/",
+		"created/", "shard-??", "??"}
 	if got := deleted(asUsual(t)); !slices.Equal(got, want) {
 		t.Errorf("it may delete documents in %q, want %q", got, want)
 	}

@@ -97,7 +97,7 @@ func TestRolesMayUseTheKeysOfWhatTheyUse(t *testing.T) {
 		"finalize":   {"read table", "write bucket", "write queues"},
 		"reclaim":    {"read bucket", "read secrets", "write queues", "write table"}, // the webhook's key
 		"interrupt":  {"write queues", "write table"},
-		"api":        {"read bucket", "write queues", "write table"},
+		"api":        {"write bucket", "write queues", "write table"},
 	} {
 		if got := rights(made.role(t, function)); !slices.Equal(got, want) {
 			t.Errorf("%s may %q, want %q", function, got, want)

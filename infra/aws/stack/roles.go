@@ -31,6 +31,9 @@ const (
 	installation = "installation/"
 	uploads      = "uploads/"
 	told         = record.NotifyPrefix
+	batches      = record.BatchPrefix
+	newest       = record.CreatedPrefix
+	files        = record.FilePrefix
 	outbox       = record.OutboxPrefix
 	shards       = "shard-??"
 	others       = "??" // plans, coordinators and controls
@@ -43,18 +46,20 @@ func (b *builder) functionGrants(function string) []grant {
 	switch function {
 	case submit:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), // work/ and runs/ of parents
-			b.createObjects(record.RunsPrefix),                                        // the summary of a refused run
+			// work/ and runs/ of parents.
+			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.createObjects(record.RunsPrefix), // the summary of a refused run
 			b.readOwner(),
 			b.claimBucket(),
 			b.readDocuments(),
-			b.writeDocuments(runs, open, names, installation),
+			b.writeDocuments(runs, open, names, installation, batches), // of batches, what is wrong with their lines
 			b.invokeFunctions(plan),
 			b.sendMessages(deadTasks()),
 		)
 	case plan:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), // runs/ has the files of parents
+			// runs/ has the files of parents.
+			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix),
 			b.createObjects(record.WorkPrefix),
 			b.readDocuments(),
 			b.writeDocuments(others),
@@ -75,7 +80,7 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case finalize:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix),
 			b.listObjects(record.WorkPrefix),
 			b.createObjects(record.WorkPrefix, record.RunsPrefix),
 			b.readDocuments(),
@@ -88,7 +93,7 @@ func (b *builder) functionGrants(function string) []grant {
 		listed := []string{beats, open, runs, ended, outbox} // runs and ended: for the index of those of an earlier version
 		if b.Deployment.Storage.KeepDocuments > 0 {          // the documents of runs expire
 			written = append(written, found)
-			deleted = append(deleted, runs, ended, names, told, shards, others)
+			deleted = append(deleted, runs, ended, names, told, batches, newest, shards, others)
 			listed = append(listed, names)
 		}
 		return join(
@@ -117,11 +122,15 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case api:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix),
 			b.listObjects(record.PromptsPrefix), // to find prompts without a run
+			b.createObjects(record.FilesPrefix),
+			b.deleteObjects(record.FilesPrefix, record.RunsPrefix+"*/"+record.CompletionsFile,
+				record.RunsPrefix+"*/"+record.ErrorsFile),
 			b.readDocuments(),
-			b.queryDocuments(runs, open, ended, found, names, beats),
-			b.writeDocuments(others),
+			b.queryDocuments(runs, open, ended, found, names, beats, newest, files),
+			b.writeDocuments(batches, newest, files, others),
+			b.deleteDocuments(files),
 			b.measureAllQueues(),
 			b.sendMessages(host.CoordinateQueue),
 			b.invokeFunctions(submit),
@@ -167,7 +176,7 @@ func (b *builder) trainerGrants(pool string) []grant {
 // copies in the bucket, and creates one.
 func (b *builder) workerGrants(pool string) []grant {
 	written := []string{beats, shards}
-	read := []string{record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix} // runs/ has rows of parents
+	read := []string{record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix} // the last of parents
 	created := []string{record.WorkPrefix, record.PendingPrefix, contents}
 	if p := b.Deployment.Pool(pool); !p.Trains() && p.ModelSource() != config.ModelBuiltIn {
 		read, created = append(read, record.ModelsPrefix), append(created, record.ModelsPrefix)

@@ -35,7 +35,7 @@ func (b *builder) userPolicies() {
 // viewerGrants returns the statements that status, explain, results and bundle
 // need.
 func (b *builder) viewerGrants() []grant {
-	read := []string{record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix, record.ModelsPrefix}
+	read := []string{record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix, record.ModelsPrefix}
 	listed := []string{runs, open, ended, found, names, beats}
 	if _, trains := b.Deployment.TrainPool(); trains { // snapshots are looked at and restored
 		read, listed = append(read, contents), append(listed, snapshots, references)

@@ -87,6 +87,9 @@ func readRequest(r *http.Request) (*request, error) {
 // caller is the name of the access key that signed the request.
 func caller(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	if rest == "" { // of an address that was signed
+		rest = r.URL.Query().Get("X-Amz-Credential")
+	}
 	key, _, _ := strings.Cut(rest, "/")
 	return key
 }

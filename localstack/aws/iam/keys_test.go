@@ -55,7 +55,7 @@ func TestRolesMayUseTheKeysOfWhatTheyMayUse(t *testing.T) {
 		{"submit", "kms:Decrypt", models, "s3", false},
 		{"submit", "kms:Decrypt", secrets, "secretsmanager", false},
 		{"api", "kms:Decrypt", bucket, "s3", true},
-		{"api", "kms:GenerateDataKey", bucket, "s3", false},
+		{"api", "kms:GenerateDataKey", bucket, "s3", true},
 		{"interrupt", "kms:Decrypt", bucket, "s3", false},
 		{"finalize", "kms:GenerateDataKey", table, "dynamodb", false},
 		{"reader", "kms:Decrypt", bucket, "s3", true},

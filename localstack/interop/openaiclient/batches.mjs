@@ -2,7 +2,7 @@
 //
 // Usage: batches.mjs FOLDER BASE_URL [CHECK...]. FOLDER has the client in node_modules. Each
 // check is a function. The output has a line for each check, with a stack for failed ones; the
-// exit code is the number of failed checks.
+// exit code is the number of failed checks. The client repeats refused requests RETRIES times.
 
 import assert from "node:assert/strict";
 import http from "node:http";
@@ -12,7 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [folder, url, ...only] = process.argv.slice(2);
 const { OpenAI, toFile } = createRequire(resolve(folder, "package.json"))("openai");
-const client = new OpenAI({ baseURL: url, apiKey: "unused", maxRetries: 0 });
+const client = new OpenAI({ baseURL: url, apiKey: "unused", maxRetries: Number(process.env.RETRIES ?? 0) });
 const endpoint = "/v1/chat/completions";
 
 function request(n, text = `question ${n}`) {

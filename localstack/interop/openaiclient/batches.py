@@ -2,10 +2,11 @@
 
 Usage: batches.py BASE_URL [CHECK...]. Each check is a function. The output has a line
 for each check, with a traceback for failed ones; the exit code is the number of failed
-checks."""
+checks. The client repeats refused requests RETRIES times."""
 
 import io
 import json
+import os
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import urllib.request
 import openai
 
 url = sys.argv[1]
-client = openai.OpenAI(base_url=url, api_key="unused", max_retries=0)
+client = openai.OpenAI(base_url=url, api_key="unused", max_retries=int(os.environ.get("RETRIES", "0")))
 
 
 def request(n, text=None):

@@ -141,7 +141,7 @@ func TestKeysThatAreNotEncodedAreFound(t *testing.T) {
 		f := Objects(p, bucket, func(_ context.Context, e events.ObjectCreated) error {
 			got = append(got, e.Key)
 			return nil
-		}, nil)
+		}, nil, nil)
 		err := f(t.Context(), json.RawMessage(fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":`+
 			`"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":%q,"versionId":%q}}}]}`, c.raw, version)))
 		if err != nil || len(got) != 1 || got[0] != c.want {
@@ -184,7 +184,7 @@ func TestEveryObjectOfAnEventIsHandled(t *testing.T) {
 			return fault.New(fault.Unavailable, "not now")
 		}
 		return nil
-	}, nil)
+	}, nil, nil)
 	err := f(t.Context(), json.RawMessage(`{"Records":[`+record("bad")+","+record("%zz")+","+record("good")+`]}`))
 	if strings.Join(taken, " ") != "bad %zz good" || err == nil ||
 		!strings.Contains(err.Error(), "submit the object bad: not now") {
@@ -534,6 +534,19 @@ func FuzzNotices(f *testing.F) {
 	})
 }
 
+func TestBatchIsPassedOn(t *testing.T) {
+	t.Parallel()
+	want := events.BatchRequested{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	var got events.BatchRequested
+	f := Objects(ports(), config.S3{Bucket: "b"}, nil, nil, func(_ context.Context, e events.BatchRequested) error {
+		got = e
+		return nil
+	})
+	if err := f(t.Context(), invocation(t, want)); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestRetryOfARunIsPassedOn(t *testing.T) {
 	t.Parallel()
 	want := events.RetryRequested{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Parent: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
@@ -542,7 +555,7 @@ func TestRetryOfARunIsPassedOn(t *testing.T) {
 	f := Objects(ports(), config.S3{Bucket: "b"}, nil, func(_ context.Context, e events.RetryRequested) error {
 		got = e
 		return nil
-	})
+	}, nil)
 	event, err := events.Encode(want, events.Meta{Source: "rollout/api", Time: time.Unix(1, 0)})
 	if err != nil {
 		t.Fatal(err)

@@ -122,16 +122,20 @@ func ReadObjects(in config.S3, event []byte) (created []Object, err error) {
 
 // Objects returns a function that is called for new objects of the bucket: by S3,
 // directly or through EventBridge, or with an event of the product; and for retries of
-// runs, with an event of the product. If one of several objects fails, all are handled
+// runs and for batches, with an event of the product. If one of several objects fails, all are handled
 // again.
 func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error,
-	retry func(context.Context, events.RetryRequested) error) eventHandler {
+	retry func(context.Context, events.RetryRequested) error,
+	batch func(context.Context, events.BatchRequested) error) eventHandler {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
 		if _, payload, err := events.Decode(event); err == nil {
-			if e, ok := payload.(events.RetryRequested); ok {
+			switch e := payload.(type) {
+			case events.RetryRequested:
 				return fault.Wrap(retry(ctx, e), "retry run %s", e.Parent)
+			case events.BatchRequested:
+				return fault.Wrap(batch(ctx, e), "make the run of batch %s", e.Run)
 			}
 		}
 		created, err := ReadObjects(in, event)
