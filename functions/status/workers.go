@@ -26,6 +26,7 @@ type WorkerStatus struct {
 	Engine   EngineState        `json:"engine"`
 	Load     health.Load        `json:"load"` // what the worker observes of its engine
 	Holds    []health.HeldShard `json:"holds"`
+	Online   *health.Online     `json:"online,omitempty"` // nil if it takes no online requests
 	Host     string             `json:"host"`
 	PID      int                `json:"pid"`
 	CPUs     int                `json:"cpus"`
@@ -114,7 +115,8 @@ func (r *Reader) workerStatus(b health.Heartbeat, mark record.WorkerMark, now ti
 	w := WorkerStatus{
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !r.timings.Dead(b, now),
 		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
-		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
+		Online: b.Online,
+		Host:   b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
 		Kind: b.Kind, PricePerHour: b.Price, Unclaimed: b.Unclaimed,
 		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}

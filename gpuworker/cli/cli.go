@@ -219,6 +219,7 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	end, err = process.Run(ctx, process.Options{
 		Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave,
 		Machine: s.machine, SharedBy: max(1, len(f.gpus)/max(1, f.perServer)), Scratch: s.scratch,
+		Sockets:           s.sockets,
 		Fresh:             s.fresh(os.Getenv(runtimeVariable), f.gpu),
 		IdleTimeout:       s.idle(ctx),
 		RetryRegistration: f.parent != 0, // a supervisor would restart it at once

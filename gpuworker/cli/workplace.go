@@ -36,6 +36,7 @@ type workplace struct {
 	membership       capacity.Membership // nil where machines belong to no fleet
 	launchedForFleet bool                // as the machine was told when it started
 	scratch          string
+	sockets          string // for online requests; "" in a cloud
 	// guard ends a context when the state turns out to be damaged, and damage
 	// returns that damage.
 	guard  func(context.Context) (context.Context, context.CancelFunc)
@@ -75,7 +76,8 @@ func openFolder(ctx context.Context, dir string, settings []string, o openOption
 		ports: l.Ports, deployment: d, capabilities: cloud.OneMachine().Capabilities,
 		secrets: machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
 		machine: installation.Machine(dir, o.log), scratch: installation.ScratchDir(dir),
-		guard: l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll,
+		sockets: installation.SocketDir(dir),
+		guard:   l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll,
 	}, nil
 }
 

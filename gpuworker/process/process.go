@@ -48,6 +48,9 @@ type Options struct {
 	SharedBy int
 	Fresh    bool
 	Scratch  string // a folder for temporary files; "" is the system's
+	// Sockets is a folder for the socket at which the process takes online requests; ""
+	// takes none.
+	Sockets string
 	// Shutdown asks for a drain when it is closed or gets a reason.
 	Shutdown <-chan string
 	// Stopping names runs whose control document was changed by this process to a pause
@@ -86,12 +89,14 @@ func Run(ctx context.Context, o Options) (ExitReason, error) {
 	if err != nil {
 		return "", err
 	}
+	at, endOnline := o.serveOnline(ctx, load)
+	defer endOnline()
 	shutdown := awaitShutdown(ctx, o.Shutdown)
 	lastGood := time.Now() // the end of the last attempt that lasted
 	answered := false
 	for fenced := o.RetryRegistration; ; {
 		began := time.Now()
-		end, rows, err := runOnce(ctx, o, shutdown, load, machine)
+		end, rows, err := runOnce(ctx, o, shutdown, load, machine, at)
 		if answered = answered || rows > 0; answered && end == GPUFailed {
 			end = MachineLost
 		}
@@ -164,8 +169,8 @@ func isTransient(err error) bool {
 
 // runOnce runs one worker to its end. It returns the reason or the error, and how
 // many rows the worker has made.
-func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load workload, machine record.Machine) (
-	end ExitReason, rows int64, err error) {
+func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load workload, machine record.Machine,
+	at onlineDoor) (end ExitReason, rows int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cfg, d := o.Deployment.Worker, o.Deployment
@@ -183,7 +188,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		TokenPrices: cost.TokenPrices{Prompt: tokens.PromptPrice, Completion: tokens.CompletionPrice},
 		Servers:     load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
-		DrainOnAdvice: d.Pool(o.Pool).DrainOnRebalance,
+		DrainOnAdvice: d.Pool(o.Pool).DrainOnRebalance, Online: at.settings(d.Online),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
 	go func() {
 		select {
@@ -203,7 +208,9 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 	}
 	idle := make(chan ExitReason, 1)
 	go func() { idle <- drainWhenIdle(ctx, w, o.IdleTimeout) }()
+	at.setWorker(w)
 	err = w.Run(ctx)
+	at.setWorker(nil)
 	cancel()
 	rows = w.Answered()
 	if skewErr := clockErr.Load(); err == nil && skewErr != nil {

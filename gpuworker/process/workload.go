@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollout/gpuworker/engine"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/executors/train"
 	"rollout/gpuworker/grading"
+	"rollout/gpuworker/online"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -31,6 +33,8 @@ type workload interface {
 	sharedEngine(machine string) string
 	// servers returns the inference servers' status for heartbeats.
 	servers() []health.Server
+	// online returns what answers online requests; nil if the workload answers none.
+	online() online.Target
 	// adjust adjusts the worker's number of requests in flight until ctx ends.
 	adjust(ctx context.Context, w *worker.Worker)
 }
@@ -66,7 +70,7 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil
 	}}
 	meterServers(limited, o.Ports)
-	return inference{limited, services, o, x}, func() { _ = e.Close() }, nil
+	return inference{limited, services, o, x, e}, func() { _ = e.Close() }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for
@@ -79,6 +83,7 @@ type inference struct {
 	graders *grading.Services
 	o       Options
 	current *atomic.Pointer[infer.Executor] // of the worker that runs now
+	engine  engine.Engine                   // without what observes it
 }
 
 func (a inference) executor(ctx context.Context) worker.Executor {
@@ -138,6 +143,8 @@ func (t trainings) executor(context.Context) worker.Executor {
 }
 
 func (t trainings) inFlight() int { return 1 }
+
+func (t trainings) online() online.Target { return nil }
 
 func (t trainings) sharedEngine(string) string { return "" }
 

@@ -95,6 +95,9 @@ func (w *Worker) writeHeartbeat(ctx context.Context) error {
 // resting reports whether the worker has had nothing to do for a failure timeout. No
 // shard depends on its lease then. The caller holds w.mu.
 func (w *Worker) resting() bool {
+	if taken, waiting, _ := w.slots.onlineLoad(); taken+waiting > 0 {
+		return false
+	}
 	return w.idle() && w.state == health.Ready && w.Clock.Now().Sub(w.lastBusy) >= w.cfg.Timings.FailureTimeout
 }
 
@@ -155,6 +158,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
 	b.Load = w.stats.load(now, w.slots.busy(), w.limiter.report(), w.requestsOfRuns())
+	b.Online = w.onlineReport()
 	b.Kind, b.Price, b.Unclaimed = w.machine.report()
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()

@@ -28,6 +28,7 @@ type limiter struct {
 	timer    *time.Timer // admits the next one
 	largest  ratelimit.Amount
 	estimate tokenEstimate
+	online   onlineCredit
 	since    time.Time // when requests began to wait; zero while none does
 	waited   int       // the longest queue since the last heartbeat
 }
@@ -53,7 +54,8 @@ func newLimiter(cfg Config, now func() time.Time) *limiter {
 	}
 	rules := ratelimit.Rules{Limit: cfg.Limit, Skew: cfg.Timings.SkewBudget}
 	return &limiter{now: now, demand: make(chan struct{}, 1),
-		lease: ratelimit.NewLease(rules, cfg.ID, cfg.LearnLimits, now()), estimate: newTokenEstimate()}
+		lease: ratelimit.NewLease(rules, cfg.ID, cfg.LearnLimits, now()), estimate: newTokenEstimate(),
+		online: newOnlineCredit(cfg.Online.Share)}
 }
 
 // limitPermit is the permission to begin one request under the pool's limit. The zero
@@ -105,7 +107,9 @@ func (p limitPermit) Cancel() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lease.Settle(p.number, p.cost, ratelimit.Amount{}, l.now())
-	l.turns.Cancel(p.of.run, p.of.weight)
+	if !p.of.online {
+		l.turns.Cancel(p.of.run, p.of.weight)
+	}
 	l.admit()
 }
 
@@ -160,19 +164,43 @@ func (l *limiter) tryAcquire(of claimant, c Cost) (limitPermit, bool) {
 	if at, ok := l.lease.Next(cost, now); len(l.queue) > 0 || !ok || at.After(now) {
 		return limitPermit{}, false
 	}
-	l.turns.Begin(of.run, of.weight)
+	if !of.online {
+		l.turns.Begin(of.run, of.weight)
+	}
 	return limitPermit{l, of, c, cost, begun{l.lease.Begin(cost, now), now}}, true
 }
 
-// next returns the index of the request whose turn it is. The queue is not empty.
+// next returns the index of the request whose turn it is: an online one within the share
+// of that class, else the run's with the least start. The queue is not empty.
 func (l *limiter) next() int {
-	best, least := 0, l.turns.Start(l.queue[0].run, l.queue[0].weight)
-	for i, w := range l.queue[1:] {
-		if start := l.turns.Start(w.run, w.weight); start < least {
-			best, least = i+1, start
+	online, best, least := -1, -1, 0.0
+	for i, w := range l.queue {
+		if w.online {
+			if online < 0 {
+				online = i
+			}
+			continue
+		}
+		if start := l.turns.Start(w.run, w.weight); best < 0 || start < least {
+			best, least = i, start
 		}
 	}
+	if online >= 0 && (best < 0 || l.online.has()) {
+		return online
+	}
 	return best
+}
+
+// began counts a request that begins after it has waited, while others may still wait.
+func (l *limiter) began(of claimant) {
+	if of.online {
+		if len(l.queue) > 0 {
+			l.online.spend()
+		}
+		return
+	}
+	l.turns.Begin(of.run, of.weight)
+	l.online.earn()
 }
 
 // admit lets requests begin, each in its turn, and sets the timer for the next. The caller
@@ -195,7 +223,7 @@ func (l *limiter) admit() {
 			break
 		}
 		l.queue = append(l.queue[:i], l.queue[i+1:]...)
-		l.turns.Begin(w.run, w.weight)
+		l.began(w.claimant)
 		w.begins <- begun{l.lease.Begin(w.cost, now), now}
 	}
 	if len(l.queue) == 0 {

@@ -71,9 +71,9 @@ func (s *Shard) acquireAll(ctx context.Context, c Cost) (permit Permit, ok bool)
 // claimant returns the shard's run with its weight now.
 func (s *Shard) claimant() claimant {
 	if s.part.Deadline.IsZero() {
-		return claimant{s.part.Run, s.part.Weight}
+		return claimant{run: s.part.Run, weight: s.part.Weight}
 	}
-	return claimant{s.part.Run, s.part.WeightAt(s.now())}
+	return claimant{run: s.part.Run, weight: s.part.WeightAt(s.now())}
 }
 
 // AcquirePermit waits until one more request of that cost may begin in a slot that the

@@ -12,8 +12,10 @@ import (
 // slots limits the worker's requests in flight. It is a fair semaphore: waiters are
 // admitted in the order of their arrival or, while shards of several runs are held, by the
 // weights of their runs. A waiter may also ask for all slots at once; those behind it wait
-// until it has released them.
+// until it has released them. Online requests are a class of their own: they are admitted
+// before all others, but never hold more than their share of the slots (see online_slots.go).
 //
+//	online ─▶ one slot    first, while fewer than limit and fewer than share × limit are taken
 //	wait ──▶ one slot     while fewer than limit are taken
 //	     └─▶ all slots    when none is taken; excludes all others until released
 //
@@ -33,6 +35,8 @@ type slots struct {
 	queue []*waiter // in the order of their arrival
 	spare []*waiter // for reuse
 
+	online onlineSlots
+
 	shared bool // shards of several runs are held
 	turns  share.Turns
 	away   map[identity.RunID]awayRun // runs that got a slot and have not asked for the next one
@@ -40,10 +44,12 @@ type slots struct {
 	timer  *time.Timer                // admits others when a run stays away
 }
 
-// claimant is a run that asks for permission, with its weight at that time.
+// claimant is a run that asks for permission, with its weight at that time, or an online
+// request, which belongs to no run.
 type claimant struct {
 	run    identity.RunID
 	weight float64
+	online bool
 }
 
 // awayRun is a run that is expected to ask for its next slot.
@@ -203,6 +209,7 @@ func (s *slots) giveBack(all bool) {
 
 // admit admits waiters, each in its turn, as long as there are slots.
 func (s *slots) admit() {
+	s.admitOnline()
 	for len(s.queue) > 0 {
 		i := s.next()
 		if i < 0 || !s.tryTake(s.queue[i].all) {

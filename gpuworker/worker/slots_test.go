@@ -21,7 +21,7 @@ type slotsFixture struct {
 // admitted, when wait returns.
 func (f *slotsFixture) wait(name string, all bool, stopping <-chan struct{}) {
 	go func() {
-		if f.acquire(f.t.Context(), stopping, claimant{identity.RunID(name), 1}, all) {
+		if f.acquire(f.t.Context(), stopping, claimant{run: identity.RunID(name), weight: 1}, all) {
 			f.admitted = append(f.admitted, name)
 		}
 	}()
@@ -152,7 +152,7 @@ func TestAcquireAllocatesNothing(t *testing.T) {
 // busyRun begins requests of a run, one after the other, that each take d, until ctx ends.
 func (f *slotsFixture) busyRun(ctx context.Context, name string, weight float64, d time.Duration, begun *int) {
 	go func() {
-		for f.acquire(ctx, nil, claimant{identity.RunID(name), weight}, false) {
+		for f.acquire(ctx, nil, claimant{run: identity.RunID(name), weight: weight}, false) {
 			*begun++
 			go func() {
 				time.Sleep(d)
@@ -203,7 +203,7 @@ func TestSlotIsKeptForAnAbsentRunOnlyForAMoment(t *testing.T) {
 		f.wait("light", false, nil)
 		f.wait("light", false, nil)
 		f.release(false)
-		go f.acquire(t.Context(), nil, claimant{"heavy", 100}, false)
+		go f.acquire(t.Context(), nil, claimant{run: "heavy", weight: 100}, false)
 		synctest.Wait()
 		f.wait("light", false, nil)
 		f.release(false)
@@ -220,7 +220,7 @@ func TestFreeSlotsAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slotsFixture{slots: newSlots(8, time.Now), t: t}
 		f.share(true)
-		f.acquire(t.Context(), nil, claimant{"heavy", 100}, false)
+		f.acquire(t.Context(), nil, claimant{run: "heavy", weight: 100}, false)
 		f.wait("light", false, nil)
 		f.wait("light", false, nil)
 		f.wantAdmitted("light", "light")

@@ -57,7 +57,9 @@ type Config struct {
 	// LearnLimits has the workers keep to the limits as well that the server states, or
 	// that its refusals show: see Permit.Report.
 	LearnLimits bool
-	Kinds       kind.Table
+	// Online says which online requests the worker takes beside its shards; see AcquireOnline.
+	Online Online
+	Kinds  kind.Table
 }
 
 // Executor answers the items of shards. All shards of a worker share it, so
@@ -118,6 +120,10 @@ type Worker struct {
 	lastBusy        time.Time // when the worker last held or received something
 	perShard        int       // items of the last shard loaded
 
+	onlineWork sync.WaitGroup  // online requests that wait or are in flight
+	onlineEnds context.Context // ends when a drain has no more time for online requests
+	endOnline  context.CancelFunc
+
 	work          sync.WaitGroup // messages and shards in hand
 	objects       atomic.Int64   // numbers the objects that were put
 	resultBuffers buffers
@@ -133,7 +139,8 @@ const defaultShardItems = 256
 func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	now := p.Clock.Now()
 	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
-	return &Worker{
+	onlineEnds, endOnline := context.WithCancel(context.Background())
+	w := &Worker{
 		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight, p.Clock.Now),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
@@ -145,8 +152,10 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		started: now, state: health.Init, held: map[shardKey]*heldShard{},
 		heldRuns: map[identity.RunID]heldRun{}, unready: true,
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
-		lastBusy: now, perShard: defaultShardItems,
+		lastBusy: now, perShard: defaultShardItems, onlineEnds: onlineEnds, endOnline: endOnline,
 	}
+	w.slots.online.share = cfg.Online.Share
+	return w
 }
 
 func newWakeups(n int) []chan struct{} {
@@ -179,6 +188,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	err := w.pullLoop(ctx)
 	w.work.Wait()
+	if err == nil && w.draining() {
+		w.drainOnline(ctx)
+	}
 	stopHeartbeats()
 	heartbeats.Wait() // a heartbeat under way would overwrite the last one, which says gone
 	if ctx.Err() == nil {

@@ -63,6 +63,7 @@ var Rules = []Rule{
 	// The table of kinds decides, and wires nothing.
 	{Packages: "shared/kind", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},
+	{Packages: "shared/onlinewire", Imports: []string{"shared/fault", "shared/listen"}},
 	{Packages: "shared/models", Imports: []string{"shared/blob", "shared/core/identity", "shared/fault", "shared/retry",
 		"shared/clock", "shared/memory", "shared/record"}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
@@ -126,6 +127,7 @@ var Rules = []Rule{
 	{Packages: "functions/internal/...", Imports: functions},
 	{Packages: "functions/interrupt/...", Imports: functions},
 	{Packages: "functions/notify", Imports: functions},
+	{Packages: "functions/online", Imports: functions},
 	{Packages: "functions/openai", Imports: functions},
 	{Packages: "functions/page", StdOnly: true}, // files, and no data
 	{Packages: "functions/plan/...", Imports: functions},
@@ -144,7 +146,9 @@ var Rules = []Rule{
 	{Packages: "gpuworker/modelcache", Imports: []string{"gpuworker/machine", "shared/blob", "shared/config",
 		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory",
 		"shared/retry"}},
+	{Packages: "gpuworker/online", Imports: gpuworker},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
+	{Packages: "gpuworker/serve", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
 	{Packages: "gpuworker/training/...", Imports: gpuworker},

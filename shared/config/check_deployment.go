@@ -20,6 +20,8 @@ const (
 	// minKeepDocuments leaves time to look at an ended run, and is longer than a worker may be
 	// stopped before its shards are another one's.
 	minKeepDocuments = Duration(time.Hour)
+	maxOnlineQueue   = 10_000
+	maxOnlineWait    = Duration(10 * time.Minute)
 	maxPrice         = 1_000_000 // dollars for a million tokens
 
 	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
@@ -45,6 +47,7 @@ func (d Deployment) check(c *checker) {
 	d.Cloud.check(c, "cloud")
 	d.Health.check(c, "health")
 	d.Worker.check(c, "worker")
+	d.Online.check(c, "online", d.Cloud.Configured())
 	d.Engine.check(c, "engine")
 	d.checkEngines(c)
 	checkPools(c, d.Pools, d.Cloud.Provider)
@@ -141,6 +144,17 @@ func (h Health) check(c *checker, at string) {
 	if h.Interval > 0 && h.SelfFence <= h.Interval {
 		c.add(at+".heartbeat_interval", "must be shorter than self_fence_timeout (%s), is %s: "+
 			"a worker would fence itself between two heartbeats", h.SelfFence.Std(), h.Interval.Std())
+	}
+}
+
+func (o Online) check(c *checker, at string, inCloud bool) {
+	c.float(at+".share", &o.Share, atLeast(0), atMost(1))
+	c.integer(at+".queue", &o.Queue, 0, maxOnlineQueue, "")
+	if o.MaxWait < 0 || o.MaxWait > maxOnlineWait {
+		c.add(at+".max_wait", "must be at most %s, is %s", maxOnlineWait.Std(), o.MaxWait.Std())
+	}
+	if inCloud && o != DefaultOnline() {
+		c.add(at, "online requests are for an installation on one machine: remove the table")
 	}
 }
 

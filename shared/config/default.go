@@ -45,6 +45,7 @@ func DefaultDeployment() Deployment {
 		Storage:       WorkStorage{KeepWork: KeepWorkIndex},
 		Health:        DefaultHealth(),
 		Worker:        DefaultWorker(),
+		Online:        DefaultOnline(),
 		Notify:        DefaultNotify(),
 		Defaults:      DefaultRun(),
 	}
@@ -77,6 +78,11 @@ func DefaultWorker() Worker {
 		ProgressTimeout:    Duration(120 * time.Second),
 		DrainBudget:        Duration(15 * time.Second),
 	}
+}
+
+// DefaultOnline returns half of a worker's requests at once, 64 that wait, and a wait of 30 s.
+func DefaultOnline() Online {
+	return Online{Share: 0.5, Queue: 64, MaxWait: Duration(30 * time.Second)}
 }
 
 // DefaultGraderService returns a scoring service that gets 16 answers a request,

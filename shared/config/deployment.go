@@ -19,6 +19,7 @@ type Deployment struct {
 	Storage       WorkStorage   `toml:"storage"`
 	Health        Health        `toml:"health"`
 	Worker        Worker        `toml:"worker"`
+	Online        Online        `toml:"online"`
 	Engine        Engine        `toml:"engine"` // of pools that name none
 	// Engines are further engines, by the names by which pools name them.
 	Engines map[string]Engine `toml:"engines"`
@@ -75,6 +76,18 @@ type Worker struct {
 	ProgressTimeout    Duration `toml:"progress_timeout"` // longest time without data of a request; default: 120s
 	RequestTimeout     Duration `toml:"request_timeout"`  // longest duration of a request; 0 disables it
 	DrainBudget        Duration `toml:"drain_budget"`     // default: 15s; in a cloud 60s
+}
+
+// Online holds the settings of online requests: those of clients that wait for the answer.
+// They are for an installation on one machine.
+type Online struct {
+	// Share is the part of a worker's requests at once that may be online ones, 0 to 1; 0
+	// refuses online requests. Default: 0.5.
+	Share float64 `toml:"share"`
+	// Queue is how many online requests may wait for a slot of each worker; default: 64.
+	Queue int `toml:"queue"`
+	// MaxWait is how long an online request may wait for a slot; default: 30s.
+	MaxWait Duration `toml:"max_wait"`
 }
 
 // Engine names an inference engine: "tiny" (the built-in model), "mock", the base

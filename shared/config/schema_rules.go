@@ -231,6 +231,8 @@ func schemaRules() map[string]schemaRule {
 		"TrainStorage.backend": choice("", "embedded"),
 
 		"InferInput.glob": {minLength: 1, maxLength: maxText}, "InferOutput.dir": {minLength: 1, maxLength: maxText},
+		"Online.share": share, "Online.queue": between(0, maxOnlineQueue),
+		"Online.max_wait":   zero,
 		"InferStorage.path": text, "InferStorage.keep_work": choice(KeepWorkIndex, KeepWorkAll),
 		"InferWorkers.count": between(1, maxWorkers),
 

@@ -124,6 +124,9 @@ func StateDir(dir string) string { return filepath.Join(dir, "state") }
 // ScratchDir returns the folder for temporary files of the installation in dir.
 func ScratchDir(dir string) string { return filepath.Join(StateDir(dir), "scratch") }
 
+// SocketDir returns the folder of the sockets at which workers take online requests.
+func SocketDir(dir string) string { return filepath.Join(StateDir(dir), "online") }
+
 // Machine returns the machine that an installation in dir runs on. The machine
 // reports a preemption notice when a file named notice appears in the state
 // folder.

@@ -256,24 +256,24 @@ func (c *Client) Listens(ctx context.Context) bool {
 type calls struct {
 	mu     sync.Mutex
 	closed bool
-	live   map[*call]context.CancelFunc
+	live   map[any]context.CancelFunc // by their *call or *rawBody
 }
 
 // add registers a call. It returns false after close.
-func (s *calls) add(k *call, cancel context.CancelFunc) bool {
+func (s *calls) add(k any, cancel context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	if s.live == nil {
-		s.live = map[*call]context.CancelFunc{}
+		s.live = map[any]context.CancelFunc{}
 	}
 	s.live[k] = cancel
 	return true
 }
 
-func (s *calls) remove(k *call) {
+func (s *calls) remove(k any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, k)

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/serve"
 	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
 	"rollout/localstack/tinytest"
-	"rollout/scripts/rollout/serve"
 	"rollout/shared/clock"
 	"rollout/shared/secret"
 )
@@ -55,7 +55,11 @@ func TestOpenAIsClientsRunBatches(t *testing.T) {
 	} {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
-			run(t, append(command, up(t, built)+"/v1")...)
+			api := up(t, built) + "/v1"
+			run(t, append(command, api)...)
+			if client == "Python" {
+				run(t, pythonOf(folder), "online.py", api)
+			}
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/serve"
 	"rollout/gpuworker/tinylm/scheduler"
-	"rollout/scripts/rollout/serve"
 	"rollout/shared/config"
 	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"

@@ -16,6 +16,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
 	"rollout/functions/notify"
+	"rollout/functions/online"
 	"rollout/functions/openai"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
@@ -92,7 +93,8 @@ func Start(ctx context.Context, o Options) *Runtime {
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
 		service := api.New(r.ports, o.Deployment, cloud.OneMachine())
-		handler := service.Handler(o.Token, r.probes(), openai.New(r.ports, o.Deployment, service).Mount())
+		handler := service.Handler(o.Token, r.probes(), openai.New(r.ports, o.Deployment, service).Mount(),
+			r.onlineDoor().Mount())
 		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.InferPools() {
@@ -105,6 +107,22 @@ func Start(ctx context.Context, o Options) *Runtime {
 		close(r.ended)
 	}()
 	return r
+}
+
+// onlineDoor returns what passes online requests to the workers.
+func (r *Runtime) onlineDoor() *online.Door {
+	if r.o.Meter == nil { // a nil *Meter in the interface would not be nil
+		return online.New(r.ports, r.o.Deployment, nil)
+	}
+	return online.New(r.ports, r.o.Deployment, r.o.Meter)
+}
+
+// sockets returns the folder of the sockets for online requests; "" if no client can make any.
+func (r *Runtime) sockets() string {
+	if r.o.Listen == nil {
+		return ""
+	}
+	return installation.SocketDir(r.o.Local.Dir)
 }
 
 // liveness returns the liveness of the workers in this process.
@@ -160,6 +178,7 @@ func (r *Runtime) worker(ctx context.Context, pool string) error {
 		Stopping:   r.followStops(),
 		Machine:    installation.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
 		Scratch:    installation.ScratchDir(r.o.Local.Dir),
+		Sockets:    r.sockets(),
 	})
 	return err
 }

@@ -114,8 +114,22 @@ type Heartbeat struct {
 	// alone, in order to ask suspects; "" if it does neither.
 	ProbationEngine string `json:"trials,omitempty"`
 	Load            Load   `json:"load"`
+	// Online is what the worker does for online requests; nil if it takes none.
+	Online *Online `json:"online,omitempty"`
 	// Control is the newest control sequence applied, by held run.
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
+}
+
+// Online is what a worker does for online requests: those of clients that wait for the
+// answer. They belong to no run.
+type Online struct {
+	Socket string `json:"socket"` // path of the Unix socket at which it takes them
+	// Engine names the engine, if workers share it. While another worker has it as its
+	// ProbationEngine, it gets no online requests.
+	Engine   string `json:"engine,omitempty"`
+	InFlight int    `json:"in_flight"`
+	Waiting  int    `json:"waiting"` // for a slot
+	Limit    int    `json:"limit"`   // the most in flight
 }
 
 // Boot is how far the boot of a machine is.

@@ -28,6 +28,7 @@ type Meter struct {
 	ports    ports
 	work     work
 	workers  workers
+	online   online
 	scan     scan
 	servers  servers
 }
@@ -36,7 +37,8 @@ var _ observe.Meter = (*Meter)(nil)
 
 // New returns a meter whose counters are 0.
 func New() *Meter {
-	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers()}
+	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers(),
+		online: newOnline()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -44,7 +46,7 @@ func New() *Meter {
 		&m.scan,
 		&m.servers,
 	)
-	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all()} {
+	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), m.online.all()} {
 		m.registry.MustRegister(group...)
 	}
 	return m

@@ -46,6 +46,12 @@ func filled(t *testing.T) *meter.Meter {
 	} {
 		m.Count(e)
 	}
+	m.OnlineBegan("default")
+	m.OnlineAnswered("default", 300*time.Millisecond)
+	m.OnlineEnded("default", 200, true, true)
+	m.OnlineBegan("default")
+	m.OnlineEnded("default", 0, false, false)
+	m.OnlineBegan("default")
 	m.RecordRequest(1500*time.Millisecond, nil)
 	m.RecordRequest(time.Second, fault.New(fault.Throttled, "slower"))
 	m.RecordRequest(time.Second, fault.New(fault.Kind(99), "of an unknown kind"))
@@ -107,6 +113,11 @@ func TestMetricsHaveRecordedValues(t *testing.T) {
 		`rollout_tokens_total{kind="prompt"} 12`,
 		`rollout_tokens_total{kind="completion"} 100`,
 		`rollout_tokens_total{kind="wasted"} 30`,
+		`rollout_online_requests_total{code="200",pool="default"} 1`,
+		`rollout_online_requests_total{code="cut_off",pool="default"} 1`,
+		`rollout_online_requests_in_flight{pool="default"} 1`,
+		`rollout_online_requests_waiting{pool="default"} 1`,
+		`rollout_online_first_byte_seconds_bucket{pool="default",le="0.5"} 1`,
 		`rollout_requests_total{code="ok"} 1`,
 		`rollout_requests_total{code="throttled"} 1`,
 		`rollout_requests_total{code="canceled"} 1`,

@@ -1,4 +1,4 @@
-package serve_test
+package tinytest_test
 
 import (
 	"bufio"
@@ -20,9 +20,9 @@ import (
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/engine/tiny"
 	"rollout/gpuworker/engine/tiny/echotest"
+	"rollout/gpuworker/serve"
 	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/localstack/tinytest"
-	"rollout/scripts/rollout/serve"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/secret"
