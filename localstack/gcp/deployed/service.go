@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,12 +35,13 @@ type Service struct {
 	loses   atomic.Bool
 	lost    atomic.Int64
 
+	port string // reserved for the process, and for those after it
+
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
-	port  string // of the process
-	down  bool   // killed, and not started again
-	ready bool   // the process listens
+	down  bool // killed, and not started again
+	ready bool // the process listens
 }
 
 // startService starts a planned service, whose front listens there, until the test ends.
@@ -57,6 +59,12 @@ func (in *Installation) startService(t testing.TB, r planned.Resource, front net
 	most := template.Number("max_instance_request_concurrency") * template.Block("scaling").Number("max_instance_count")
 	s := &Service{Name: r.Values.Text("name"), Account: template.Text("service_account"), in: in, values: r.Values,
 		URL: "http://" + front.Addr().String(), timeout: timeout, slots: make(chan struct{}, most)}
+	port, release, err := subprocess.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	s.port = strconv.Itoa(port)
 	environment, end, err := in.Environment(s.Account)
 	if err != nil {
 		t.Fatal(err)
@@ -96,18 +104,10 @@ func (s *Service) Start() error {
 	return s.start()
 }
 
-// start starts the process with a port that is free. The caller holds mu.
+// start starts the process. The caller holds mu.
 func (s *Service) start() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil { // the process takes the port over
-		return err
-	}
 	cmd := exec.Command(s.in.options.Functions)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(s.env), "PORT="+port), s.in.options.Log, s.in.options.Log
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(s.env), "PORT="+s.port), s.in.options.Log, s.in.options.Log
 	if err := subprocess.Start(cmd); err != nil {
 		return err
 	}
@@ -116,16 +116,12 @@ func (s *Service) start() error {
 		_ = cmd.Wait() // it is killed
 		close(ended)
 	}()
-	s.cmd, s.ended, s.port, s.down, s.ready = cmd, ended, port, false, false
+	s.cmd, s.ended, s.down, s.ready = cmd, ended, false, false
 	return nil
 }
 
 // address returns the address of the process.
-func (s *Service) address() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return "127.0.0.1:" + s.port
-}
+func (s *Service) address() string { return "127.0.0.1:" + s.port }
 
 // Kill ends the process with SIGKILL. Requests are answered with 503 until Start.
 func (s *Service) Kill() {
