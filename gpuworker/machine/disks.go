@@ -34,6 +34,8 @@ const (
 	imageMount = "/opt/dlami/nvme"
 	ownMount   = "/mnt/rollout"
 	diskLabel  = "rollout"
+	// stripes is the device of several disks as one.
+	stripes = "/dev/md/rollout"
 )
 
 // ownDisks match the names of disks that belong to the machine, and not to the network.
@@ -93,9 +95,13 @@ func (d Disks) find(ctx context.Context) (string, error) {
 	if len(disks) == 0 {
 		return "", nil
 	}
-	label, err := d.Run(ctx, "blkid", "-s", "LABEL", "-o", "value", disks[0])
+	device, err := d.device(ctx, disks)
+	if err != nil {
+		return "", err
+	}
+	label, err := d.Run(ctx, "blkid", "-s", "LABEL", "-o", "value", device)
 	if err != nil || strings.TrimSpace(label) != diskLabel { // new, or of another life
-		_, err := d.Run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", "-L", diskLabel, disks[0])
+		_, err := d.Run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", "-L", diskLabel, device)
 		if err != nil {
 			return "", err
 		}
@@ -103,10 +109,33 @@ func (d Disks) find(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(d.path(ownMount), 0o755); err != nil {
 		return "", err
 	}
-	if _, err := d.Run(ctx, "mount", "-o", "noatime", disks[0], d.path(ownMount)); err != nil {
+	if _, err := d.Run(ctx, "mount", "-o", "noatime", device, d.path(ownMount)); err != nil {
 		return "", err
 	}
 	return ownMount, nil
+}
+
+// device returns the machine's only disk, or all its disks as one (RAID 0): one of Google's has
+// 375 GB, which is too little for a large model and its engine, and their speeds add up. What
+// they have can be fetched again. Amazon's images join disks by themselves. Where they can't be
+// joined, the first one is used.
+func (d Disks) device(ctx context.Context, disks []string) (string, error) {
+	if len(disks) == 1 {
+		return disks[0], nil
+	}
+	joined := d.path(stripes)
+	if _, err := os.Stat(joined); err == nil { // of an earlier boot, which the system has found
+		return joined, nil
+	}
+	if _, err := d.Run(ctx, "mdadm", append([]string{"--assemble", joined}, disks...)...); err == nil {
+		return joined, nil
+	}
+	_, err := d.Run(ctx, "mdadm", append([]string{"--create", joined, "--run", "--homehost=any", "--level=0",
+		fmt.Sprintf("--raid-devices=%d", len(disks))}, disks...)...)
+	if err != nil {
+		return disks[0], d.say("only the first of its %d disks is used: %v", len(disks), err)
+	}
+	return joined, nil
 }
 
 // disks returns the devices of the machine's own disks, each once, in the order of their

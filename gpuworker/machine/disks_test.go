@@ -17,6 +17,7 @@ type computer struct {
 	mounted []string // folders that are mount points
 	label   string   // of the first disk
 	fails   string   // the program that fails
+	refused []string // the beginnings of calls that fail
 	calls   []string
 	out     bytes.Buffer
 }
@@ -33,6 +34,9 @@ func (c *computer) run(_ context.Context, name string, args ...string) (string, 
 		return "", errors.New(name + " failed")
 	}
 	c.calls = append(c.calls, line)
+	if slices.ContainsFunc(c.refused, func(begin string) bool { return strings.HasPrefix(line, begin) }) {
+		return "", errors.New(name + " refused")
+	}
 	if name == "blkid" {
 		return c.label + "\n", nil
 	}
@@ -114,6 +118,52 @@ func TestImagesAndModelsLieOnTheMachinesOwnDisk(t *testing.T) {
 		}
 		if !strings.Contains(m.out.String(), "images and models lie on its own disk") {
 			t.Errorf("%s: it says %s", name, &m.out)
+		}
+	}
+}
+
+// A machine with several disks uses them as one, also after a reboot. Where that does not work
+// it uses the first.
+func TestSeveralDisksAreUsedAsOne(t *testing.T) {
+	t.Parallel()
+	const disks, joined, good = " /dev/nvme1n1 /dev/nvme2n1", "/dev/md/rollout", "rollout: images"
+	const assemble = "mdadm --assemble /dev/md/rollout" + disks
+	const create = "mdadm --create /dev/md/rollout --run --homehost=any --level=0 --raid-devices=2" + disks
+	format := func(device string) string { return "mkfs.ext4 -q -F -m 0 -E nodiscard -L rollout " + device }
+	for name, c := range map[string]struct {
+		label, found string
+		refused      []string
+		joins        []string // how the disks are joined
+		device, said string
+	}{
+		"new disks": {"", "", []string{"mdadm --assemble"}, []string{assemble, create},
+			joined, good},
+		"after a reboot, found by the system": {"rollout", "dev/md/rollout", nil, nil, joined, good},
+		"after a reboot":                      {"rollout", "", nil, []string{assemble}, joined, good},
+		"without the program": {"", "", []string{"mdadm"}, []string{assemble, create}, "/dev/nvme1n1",
+			"rollout: only the first of its 2 disks is used: mdadm refused\n"},
+	} {
+		m := newComputer(t)
+		m.label, m.refused = c.label, c.refused
+		m.disk(t, "google-local-nvme-ssd-0", "nvme1n1")
+		m.disk(t, "google-local-nvme-ssd-1", "nvme2n1")
+		if c.found != "" {
+			at := filepath.Join(m.root, c.found)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.mount(t)
+		want := append(slices.Clone(c.joins), "blkid -s LABEL -o value "+c.device)
+		if c.label == "" {
+			want = append(want, format(c.device))
+		}
+		want = append(append(want, "mount -o noatime "+c.device+" /mnt/rollout"), bindsFrom(ownMount)...)
+		if !slices.Equal(m.calls, want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, strings.Join(m.calls, "\n     "), strings.Join(want, "\n     "))
+		}
+		if said := m.out.String(); !strings.HasPrefix(said, c.said) {
+			t.Errorf("%s: it says %s", name, said)
 		}
 	}
 }
