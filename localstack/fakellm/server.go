@@ -99,6 +99,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Requests is how many completions have been requested.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
+// Tokens is how many tokens of prompts and answers the server has counted.
+func (s *Server) Tokens() int64 { return s.promptTokens.Load() + s.generationTokens.Load() }
+
 // PeakRunning is the highest number of requests that ran at once.
 func (s *Server) PeakRunning() int64 { return s.peak.Load() }
 

@@ -3,13 +3,16 @@ package scenarios
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"rollout/localstack/fakellm"
+	"rollout/shared/core/cost"
 	"rollout/shared/core/run"
+	"rollout/shared/prices"
 )
 
 // A budget is overshot by no more than what the workers have in flight, and the run ends
@@ -27,6 +30,50 @@ func tokenBudgetHolds(t *testing.T, c Cloud) {
 	}
 	if sum.Completed+sum.Failed != 640 || uint64(sum.FailedByClass["budget"]) != sum.Failed {
 		t.Errorf("the summary is %+v", sum)
+	}
+	d.Check()
+}
+
+// A budget in dollars ends the run with the answers that it has. It is overshot by no more than
+// the requests in flight and the machines' time, and the bill agrees with the tokens that the
+// server counted and the time that machines can have had.
+func dollarBudgetHolds(t *testing.T, c Cloud) {
+	const budget, price, machines, inFlight, dearest = 5.0, 1000.0, 2, 4, 40 // dollars; for a million; tokens
+	const latency = 20 * time.Millisecond
+	began := time.Now()
+	d := deploy(t, c, fakellm.Config{Latency: latency}, Settings{Machines: machines,
+		More: fmt.Sprintf("prompt_price = %v\ncompletion_price = %v\n", price, price)})
+	d.Upload("prompts/dear.toml", fmt.Sprintf("schema_version = 1\n[shard]\nitems = 8\n[limits]\ndollars = %v\n"+
+		"[sampling]\nmax_tokens = 20\n", budget))
+	sum := d.AwaitEnd(d.Put("prompts/dear.jsonl", SimplePrompts(2400))).Summary
+	took := time.Since(began).Hours()
+	bill := sum.Cost
+	rented := bill.Machines + bill.Boot + bill.Idle
+	if sum.Phase != string(run.OverBudget) || sum.Completed == 0 || sum.Completed+sum.Failed != 2400 ||
+		uint64(sum.FailedByClass["budget"]) != sum.Failed {
+		t.Errorf("the run is %s with %d answers, and failed %v", sum.Phase, sum.Completed, sum.FailedByClass)
+	}
+	most := budget + machines*inFlight*dearest*price/1e6 + rented + bill.Functions + bill.Storage
+	if sum.CostUSD < budget || sum.CostUSD > most {
+		t.Errorf("the run cost $%v of $%v, want at most $%v: %+v", sum.CostUSD, budget, most, bill)
+	}
+	if counted := float64(d.server.Tokens()) * price / 1e6; math.Abs(bill.Tokens-counted) > counted/10 {
+		t.Errorf("the bill has $%v of tokens, and the server counted those of $%v", bill.Tokens, counted)
+	}
+	hours, least := bill.BusyHours+bill.BootHours+bill.IdleHours, float64(sum.Completed)*latency.Hours()/inFlight
+	if len(bill.ByMachine) != 1 || bill.ByMachine[0].USD == nil {
+		t.Fatalf("the machines are %+v, want those of one type, with a price", bill.ByMachine)
+	}
+	if hours > 1.1*machines*took || bill.BusyHours < 0.9*least {
+		t.Errorf("the bill has %v hours of machines, of which %v busy, want between %v and %v: %+v", hours, bill.BusyHours,
+			least, machines*took, bill)
+	}
+	list := prices.Of(c.Provider).Hour(cost.Kind{Type: bill.ByMachine[0].Type, Class: bill.ByMachine[0].Class})
+	if list <= 0 || math.Abs(rented-hours*list) > rented/10 {
+		t.Errorf("%v hours at $%v cost $%v", hours, list, rented)
+	}
+	if len(sum.Budgets) != 1 || sum.Budgets[0].Name != "dollars" || sum.Budgets[0].Used != sum.CostUSD {
+		t.Errorf("the budgets are %+v, and the run cost $%v", sum.Budgets, sum.CostUSD)
 	}
 	d.Check()
 }

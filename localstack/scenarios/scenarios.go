@@ -30,6 +30,7 @@ var All = []Scenario{
 	{"a stopped run keeps its answers", stoppedRunKeepsItsAnswers},
 	{"a paused run sends no request and goes on", pausedRunGoesOn},
 	{"a token budget holds", tokenBudgetHolds},
+	{"a budget in dollars holds", dollarBudgetHolds},
 	{"a run that fails fast asks nothing more", failFastHolds},
 	{"a new run does not wait behind the queue of another", newRunHasItsShare},
 	{"children have the files of children on a laptop", childrenOfARun},

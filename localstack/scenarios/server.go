@@ -48,3 +48,7 @@ func (s *Server) Mend(t *testing.T, c fakellm.Config) {
 
 // Requests is how many completions have been requested so far.
 func (s *Server) Requests() int { return int(s.requests.Load()) }
+
+// Tokens is how many tokens of prompts and answers the server has counted since its behaviour
+// was last replaced.
+func (s *Server) Tokens() int64 { return s.now.Load().Tokens() }

@@ -69,6 +69,8 @@ func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text = "InService"
 	case "meta-data/instance-type":
 		text = "g6.xlarge"
+	case "meta-data/instance-life-cycle":
+		text = "spot"
 	case "meta-data/placement/region":
 		text = Region
 	case "meta-data/placement/availability-zone":

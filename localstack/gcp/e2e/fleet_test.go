@@ -54,7 +54,7 @@ func (s *machines) boot(i fakecompute.Instance) {
 	}
 	metadata, host, end, err := fakemetadata.Start(fakemetadata.Instance{
 		ID: i.ID, Name: i.Name, Zone: i.Zone, Project: "acme-ml", Number: "27",
-		Account: account,
+		Account: account, MachineType: "g2-standard-8", Spot: true,
 		Attributes: map[string]string{
 			"created-by":    "projects/27/regions/us-central1/instanceGroupManagers/" + i.Group,
 			"rollout-leave": s.in.addresses[gcp.LeaveFunction],

@@ -26,6 +26,9 @@ type Instance struct {
 	Project string // the project's id
 	Number  string // the project's number
 	Account string // the email of its service account
+	// MachineType and Spot are its type and how it is bought; a type that is "" is not told.
+	MachineType string // Example: "g2-standard-8"
+	Spot        bool
 	// Attributes are the values that a template or a group gave the instance.
 	Attributes map[string]string
 }
@@ -73,6 +76,11 @@ func New(instance Instance, signer *Signer) *Server {
 		maintenance:                               "NONE",
 	} {
 		s.values[path] = value{content: content}
+	}
+	if instance.MachineType != "" {
+		s.values["instance/machine-type"] = value{content: "projects/" + instance.Number + "/machineTypes/" +
+			instance.MachineType}
+		s.values["instance/scheduling/preemptible"] = value{content: strings.ToUpper(strconv.FormatBool(instance.Spot))}
 	}
 	for name, content := range instance.Attributes {
 		s.values["instance/attributes/"+name] = value{content: content}
