@@ -119,7 +119,7 @@ StartLimitBurst=10
 
 [Service]
 User=rollout
-Environment=AWS_REGION=$AWS_REGION
+Environment=AWS_REGION=$AWS_REGION TMPDIR=/var/tmp
 ExecStart=/opt/rollout/gpuworker $(quote_unit "${arguments[@]}")
 ExecStopPost=+/bin/sh -c 'journalctl --no-pager --lines 20 --output cat --unit rollout-worker >/dev/console'
 Restart=on-failure

@@ -129,6 +129,7 @@ StartLimitBurst=10
 
 [Service]
 User=rollout
+Environment=TMPDIR=/var/tmp
 ExecStart=/opt/rollout/gpuworker $(quote_unit "${arguments[@]}")
 ExecStopPost=+/bin/sh -c 'journalctl --no-pager --lines 20 --output cat --unit rollout-worker >/dev/console'
 Restart=on-failure

@@ -31,7 +31,7 @@ locals {
   absent = distinct([for g in local.wanted_groups : g.series if length(g.zones) == 0])
   groups = { for name, g in local.wanted_groups : name => g if length(g.zones) > 0 }
   # These have no persistent disks.
-  disk_types = { g4 = "hyperdisk-balanced", c4 = "hyperdisk-balanced", n4 = "hyperdisk-balanced" }
+  disk_types = { for s in ["g4", "c4", "c4d", "n4", "n4d", "h4d", "m4", "x4"] : s => "hyperdisk-balanced" }
 
   provisioning = {
     spot       = { model = "SPOT", preemptible = true, seconds = 0 }

@@ -42,6 +42,7 @@ func TestDoctorLooksAtTheProject(t *testing.T) {
 		Topic: "//pubsub.googleapis.com/projects/test-project/topics/rollout-objects", Events: []string{"OBJECT_FINALIZE"}}
 	const unseen = "unseen: "
 	const tasks = "[[pool]]\nname = 'task'\nmodel = 'n'\nmachines = 'cloud-run'\n"
+	const training = "[[pool]]\nname = 'trainers'\nmodel = 'rollout/tiny'\nexecutor = 'train'\n"
 	const groups = "[[pool]]\nname = 'small'\nmodel = 'm'\n"
 	for name, c := range map[string]struct {
 		pools  string
@@ -79,9 +80,15 @@ func TestDoctorLooksAtTheProject(t *testing.T) {
 		"a service of quotas that is not enabled": {pools: tasks, check: "gpu_quota",
 			want:   unseen + "the project has not enabled the API to see the quotas of Cloud Run",
 			change: func(p *fakeproject.Project) { p.Disabled = []string{"cloudquotas.googleapis.com"} }},
-		"a type in no zone": {check: "machine_types", want: "no zone of europe-west4 has machines a2-highgpu-1g",
+		"a type in no zone": {check: "machine_types", want: "g2-standard-8 in a, b; a2-highgpu-1g in no zone of",
 			config: "fleet.instance_types = ['g2-standard-8', 'a2-highgpu-1g']\n"},
+		"a pool without any machine": {check: "machine_types",
+			pools: groups + "[[pool]]\nname = 'big'\nmodel = 'n'\ninstance_types = ['a2-highgpu-1g']\n",
+			want:  "pool big: no zone of europe-west4 has machines a2-highgpu-1g"},
 		"a policy against addresses": {check: "org_policies",
+			want:   "compute.vmExternalIpAccess: machines get no external address",
+			change: func(p *fakeproject.Project) { p.Policies["compute.vmExternalIpAccess"] = `[{"denyAll":true}]` }},
+		"machines that train have addresses too": {pools: training, check: "org_policies",
 			want:   "compute.vmExternalIpAccess: machines get no external address",
 			change: func(p *fakeproject.Project) { p.Policies["compute.vmExternalIpAccess"] = `[{"denyAll":true}]` }},
 		"tasks have no addresses": {pools: tasks, check: "org_policies", want: "none refuses",

@@ -75,9 +75,8 @@ func excludesRegion(o orgPolicy, d config.Deployment) bool {
 	return len(allowed) > 0 && !slices.ContainsFunc(allowed, hasRegion)
 }
 
-func hasGroups(d config.Deployment) bool {
-	return len(project{at: d}.pools(config.MachinesGroup)) > 0
-}
+// hasGroups reports whether a pool has machines of Compute Engine, to answer prompts or to train.
+func hasGroups(d config.Deployment) bool { return len(d.GroupTypes()) > 0 }
 
 func hasToken(d config.Deployment) bool { return slices.Contains(d.Secrets, listen.TokenSecret) }
 

@@ -179,7 +179,8 @@ func (p project) noQuota(name, where string) error {
 			`see machines of [[pool]]`}
 }
 
-// machineTypes checks that a zone of the region has machines of each type of the pools.
+// machineTypes checks that a zone of the region has machines of a type of each pool. Where a
+// pool lists several, the others do no harm.
 func (p project) machineTypes(ctx context.Context) (string, error) {
 	types := p.at.GroupTypes()
 	if len(types) == 0 {
@@ -210,6 +211,9 @@ func (p project) machineTypes(ctx context.Context) (string, error) {
 			zones[t.Name] = append(zones[t.Name], strings.TrimPrefix(zone, p.at.Cloud.Region+"-"))
 		}
 	}
+	if err := p.someType(zones); err != nil {
+		return "", err
+	}
 	var found, absent []string
 	for _, t := range types {
 		if len(zones[t]) == 0 {
@@ -219,9 +223,23 @@ func (p project) machineTypes(ctx context.Context) (string, error) {
 		found = append(found, t+" in "+strings.Join(slices.Sorted(slices.Values(zones[t])), ", "))
 	}
 	if absent != nil {
-		return "", &fault.Error{Kind: fault.NotFound,
-			Err:    fault.New(fault.NotFound, "no zone of %s has machines %s", p.at.Cloud.Region, strings.Join(absent, ", ")),
-			Remedy: "remove them from instance_types of cloud.fleet and of the pools, or choose another region"}
+		found = append(found, strings.Join(absent, ", ")+" in no zone of "+p.at.Cloud.Region)
 	}
 	return strings.Join(found, "; "), nil
+}
+
+// someType checks that each pool with groups has a type that a zone has. The zones are by type.
+func (p project) someType(zones map[string][]string) error {
+	for _, pool := range p.at.Pools {
+		list := p.at.InstanceTypesOf(pool.Name)
+		if pool.Machines == config.MachinesCloudRun ||
+			slices.ContainsFunc(list, func(t string) bool { return len(zones[t]) > 0 }) {
+			continue
+		}
+		return &fault.Error{Kind: fault.NotFound,
+			Err: fault.New(fault.NotFound, "pool %s: no zone of %s has machines %s", pool.Name, p.at.Cloud.Region,
+				strings.Join(list, ", ")),
+			Remedy: "name others in instance_types, or choose another region"}
+	}
+	return nil
 }

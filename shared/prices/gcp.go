@@ -28,10 +28,10 @@ const (
 )
 
 // gcp are the list prices of us-central1. Spot machines cost 9 to 40 % of the list price; for
-// L4 it is near 40 %, for the machines of trainings 17 to 27 %. The prices of the latter are
-// those that the API of the billing catalog gave, as SkyPilot keeps them (catalogs/v5/gcp/vms.csv
-// of skypilot-org/skypilot-catalog, commit 0129130, read on 2026-11-30). The requests are those
-// of a run of 65 shards.
+// L4 it is near 40 %, for the machines of trainings 17 to 27 %, which counts as 22 %. The prices
+// of the latter are those that the API of the billing catalog gave, as SkyPilot keeps them
+// (catalogs/v5/gcp/vms.csv of skypilot-org/skypilot-catalog, commit 0129130, read on 2026-11-30).
+// The requests are those of a run of 65 shards.
 func gcp() cost.Prices {
 	return cost.Prices{
 		Date: "2025-11",
@@ -46,6 +46,9 @@ func gcp() cost.Prices {
 			leastTask: taskL4 * 3600, "cloud-run-rtx-pro-6000": taskRTX * 3600,
 		},
 		Classes: map[string]float64{cost.Spot: 0.4, config.ProvisioningFlexStart: 0.5},
+		Parts: map[string]float64{
+			"n2-standard-8/" + cost.Spot: 0.22, "n2d-standard-8/" + cost.Spot: 0.22, "c2-standard-8/" + cost.Spot: 0.22,
+		},
 		Positions: []cost.Position{
 			{Name: StorageClassA, Price: 0.005 / 1000, Run: 11, Shard: 1.02, MachineHour: 60},
 			{Name: StorageClassB, Price: 0.0004 / 1000, Run: 15, Shard: 2.06},

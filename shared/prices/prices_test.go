@@ -95,7 +95,9 @@ func TestLeastPriceIsThatOfThePoolsCheapestMachine(t *testing.T) {
 		"an own price":    {config.ProviderAWS, "instance_types = [\"g6.xlarge\"]\nprice = 0.25", 0.25},
 		"flex-start": {config.ProviderGCP,
 			"instance_types = [\"g2-standard-8\"]\nprovisioning = \"flex-start\"", 0.4268},
-		"tasks of Cloud Run": {config.ProviderGCP, `machines = "cloud-run"`, (0.000187 + 8*0.000018 + 32*0.000002) * 3600},
+		"a spot machine without a GPU": {config.ProviderGCP, "instance_types = [\"n2-standard-8\"]", 0.08547},
+		"tasks of Cloud Run": {config.ProviderGCP, `machines = "cloud-run"`,
+			(0.000187 + 8*0.000018 + 32*0.000002) * 3600},
 	} {
 		at := map[string]string{config.ProviderAWS: "[cloud.s3]\nbucket = \"b-1\"\n",
 			config.ProviderGCP: "[cloud.gcs]\nbucket = \"b-1\"\n"}[c.provider]

@@ -111,6 +111,11 @@ func TestGroupIsAsItsPoolDescribesIt(t *testing.T) {
 func TestOnlyAPoolThatWantsItIsRebalanced(t *testing.T) {
 	t.Parallel()
 	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Pools[0].DrainOnRebalance = true }))
+	training := synth(t, settings(t, func(s *stack.Settings) {
+		for i := range s.Deployment.Pools {
+			s.Deployment.Pools[i].DrainOnRebalance = s.Deployment.Pools[i].Trains()
+		}
+	}))
 	for pool, want := range map[string]bool{"small": true, "large": false} {
 		g := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
 		if g.at("CapacityRebalance") != want {
@@ -120,7 +125,7 @@ func TestOnlyAPoolThatWantsItIsRebalanced(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   template
 		want bool
-	}{"by default": {asUsual(t), false}, "for one pool": {made, true}} {
+	}{"by default": {asUsual(t), false}, "for one pool": {made, true}, "for one that trains": {training, true}} {
 		heard := false
 		for _, r := range c.of.all("AWS::Events::Rule") {
 			heard = heard || strings.Contains(flat(r.Properties.at("EventPattern")), "Rebalance Recommendation")

@@ -110,7 +110,7 @@ func (b *builder) reclaimEveryMinute(f awslambda.Function) {
 // launch. EventBridge delivers AWS's own events free of charge.
 func (b *builder) interruptionEvents(f awslambda.Function) {
 	notices := []string{"EC2 Spot Instance Interruption Warning"}
-	if slices.ContainsFunc(b.Deployment.InferPools(), func(p config.Pool) bool { return p.DrainOnRebalance }) {
+	if slices.ContainsFunc(b.Deployment.Pools, func(p config.Pool) bool { return p.DrainOnRebalance }) {
 		notices = append(notices, "EC2 Instance Rebalance Recommendation")
 	}
 	b.rule("SpotNotices", "rollout: a machine will be taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{

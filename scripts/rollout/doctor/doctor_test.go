@@ -49,7 +49,7 @@ func runAllOutcomes(ctx context.Context, tell func(Result)) Report {
 		probed("fine", 12*time.Millisecond, nil, ""),
 		probed("refused", 31*time.Millisecond, refused, "the check's"),
 		probed("refused, and says why", 0, refused, ""),
-		probed("refused before it asked", 0, fault.Wrap(fmt.Errorf("sdk: get identity: %w", refused), "list"), ""),
+		probed("refused before it asked", 0, fault.Wrap(fmt.Errorf("sdk: %w", refused), "list"), ""),
 		probed("silent", time.Hour, nil, "look at the network"),
 		probed("broken", 0, errors.New("broken"), ""),
 		probed("fine again", 0, nil, ""),
@@ -89,7 +89,7 @@ func TestReportJSONIsStable(t *testing.T) {
       "name": "refused before it asked",
       "status": "skip",
       "latency_ms": 0,
-      "note": "it follows from the failure of refused, and says why"
+      "note": "list: sdk: put: put object x: 403 \u003cForbidden\u003e (first do what refused, and says why says)"
     },
     {
       "name": "silent",
@@ -148,7 +148,7 @@ func TestTextPrinterShowsChecksAndRemedies(t *testing.T) {
     put: put object x: 403 <Forbidden>
     → the driver's
 – refused before it asked       0 ms
-    not checked: it follows from the failure of refused, and says why
+    not checked: list: sdk: put: put object x: 403 <Forbidden> (first do what refused, and says why says)
 ✗ silent                 10000 ms
     it took longer than 10s: ask: context deadline exceeded
     → look at the network

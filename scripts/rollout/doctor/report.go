@@ -25,8 +25,12 @@ type Check struct {
 const (
 	Pass = "pass"
 	Fail = "fail"
-	Skip = "skip" // it can't be made from here, or an earlier failure is the cause of this one
+	Skip = "skip" // it can't be made from here, or an earlier failure has the same remedy
 )
+
+// maxWrong bounds what a check whose failure has the remedy of an earlier one says, in
+// characters: the earlier one says all.
+const maxWrong = 300
 
 // Result is the result of a check. Its JSON form is a contract.
 type Result struct {
@@ -55,7 +59,8 @@ type Report struct {
 }
 
 // Run makes the checks in order and passes each result to tell as it comes. A failure with the
-// remedy of an earlier one is skipped: both go away together, and the first says what is wrong.
+// remedy of an earlier one counts as skipped: it mostly goes away together with that one, which
+// says what to do. It keeps its own words, for it may be another fault.
 func Run(ctx context.Context, checks []Check, c clock.Clock, tell func(Result)) Report {
 	r := Report{Checks: []Result{}}
 	causes := map[string]string{} // the first check that failed, by its remedy
@@ -112,9 +117,14 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 	return r
 }
 
-// following returns the result of a check that fails because of what another one found.
+// following returns the result of a check whose failure has the remedy of an earlier one, cause.
 func (r Result) following(cause string) Result {
-	return Result{Name: r.Name, Status: Skip, LatencyMS: r.LatencyMS, Note: "it follows from the failure of " + cause}
+	wrong := []rune(r.wrong)
+	if len(wrong) > maxWrong {
+		wrong = append(wrong[:maxWrong], '…')
+	}
+	return Result{Name: r.Name, Status: Skip, LatencyMS: r.LatencyMS,
+		Note: string(wrong) + " (first do what " + cause + " says)"}
 }
 
 // without renders an error without its remedies.

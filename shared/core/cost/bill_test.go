@@ -12,6 +12,7 @@ import (
 
 var list = cost.Prices{
 	Date: "2025-11", Machines: map[string]float64{"a": 2, "b": 4}, Classes: map[string]float64{cost.Spot: 0.25},
+	Parts: map[string]float64{"b/spot": 0.125},
 	Positions: []cost.Position{
 		{Name: "puts", Price: 0.5, Run: 1, Shard: 2, MachineHour: 4},
 		{Name: "calls", Function: true, Price: 0.25, Shard: 1},
@@ -22,6 +23,7 @@ func TestPricesKnowClasses(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[cost.Kind]float64{
 		{Type: "a", Class: cost.OnDemand}: 2, {Type: "a", Class: cost.Spot}: 0.5, {Type: "b", Class: "task"}: 4,
+		{Type: "b", Class: cost.Spot}: 0.5, {Type: "b", Class: cost.OnDemand}: 4,
 		{Type: "c", Class: cost.Spot}: 0,
 	} {
 		if got := list.Hour(kind); got != want {

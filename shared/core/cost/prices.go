@@ -12,6 +12,8 @@ type Prices struct {
 	// Classes say which part of that price a machine of another class costs. What is left out
 	// costs the whole price.
 	Classes map[string]float64
+	// Parts are the same for machines that differ from others of their class, by Kind.Key.
+	Parts map[string]float64
 	// Positions are what the control plane is billed by.
 	Positions []Position
 }
@@ -29,7 +31,10 @@ type Position struct {
 
 // Hour returns what a machine of the kind costs in an hour; 0 if that is not known.
 func (p Prices) Hour(k Kind) float64 {
-	part, ok := p.Classes[k.Class]
+	part, ok := p.Parts[k.Key()]
+	if !ok {
+		part, ok = p.Classes[k.Class]
+	}
 	if !ok {
 		part = 1
 	}
