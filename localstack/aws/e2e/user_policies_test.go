@@ -113,12 +113,12 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 		t.Errorf("denied: %q", denied)
 	}
 	// The other actions of the policies are those of commands that this test does not have: of the AWS CLI in the
-	// README's table of troubles, an upload in parts, promote, and submit when an upload's event is late. The
-	// stand-in's table asks for fewer rights to its key than DynamoDB's documentation lists.
+	// README's table of troubles, an upload in parts, promote, the pruning of snapshots, and submit when an upload's
+	// event is late. The stand-in's table asks for fewer rights to its key than DynamoDB's documentation lists.
 	others := []string{"autoscaling:DescribeScalingActivities", "cloudwatch:GetDashboard", "cloudwatch:GetMetricData",
-		"ec2:GetConsoleOutput", "logs:FilterLogEvents", "sqs:ReceiveMessage", "s3:AbortMultipartUpload",
-		"sqs:ChangeMessageVisibility", "lambda:InvokeFunction", "kms:GenerateDataKeyWithoutPlaintext",
-		"kms:ReEncryptFrom", "kms:ReEncryptTo"}
+		"dynamodb:DeleteItem", "ec2:GetConsoleOutput", "logs:FilterLogEvents", "sqs:ReceiveMessage",
+		"s3:AbortMultipartUpload", "sqs:ChangeMessageVisibility", "lambda:InvokeFunction",
+		"kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"}
 	for _, policy := range []string{"reader", "user"} {
 		p, ok := roles(t, a.deployment).User(a.policy(policy))
 		used := a.AllowedActions(a.policy(policy))

@@ -1,6 +1,7 @@
 package iam
 
 import (
+	"errors"
 	"os"
 	"testing"
 )
@@ -98,7 +99,8 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 	}
 }
 
-// Users upload prompts, read results and control runs. Readers only read.
+// Users upload prompts, read results and control runs. Readers only read. Users may have the
+// policy of readers as well.
 func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 	t.Parallel()
 	roles := stack(t)
@@ -115,7 +117,10 @@ func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 		{"s3:GetObject", bucket + "/team-a/runs/r/completions.jsonl", nil, true, true},
 		{"s3:GetObjectVersion", bucket + "/team-a/prompts/x.jsonl", nil, true, true},
 		{"s3:GetObject", bucket + "/team-b/prompts/x.jsonl", nil, false, false},
-		{"s3:GetObject", bucket + "/team-a/cas/ab", nil, false, false},
+		{"s3:GetObject", bucket + "/team-a/cas/ab", nil, true, true}, // snapshots of trainings
+		{"s3:DeleteObject", bucket + "/team-a/cas/ab", nil, false, true},
+		{"s3:PutObject", bucket + "/team-a/cas/ab", nil, false, false},
+		{"s3:GetObject", bucket + "/team-a/pending/ab", nil, false, false},
 		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {"team-a/prompts/"}}, true, true},
 		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {""}}, false, false},
 		{"s3:GetObject", bucket + "/team-a/rollout-installation.json", nil, true, true},
@@ -134,6 +139,9 @@ func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 		{"dynamodb:PutItem", table, keys("run/"), false, false},
 		{"dynamodb:PutItem", table, keys("shard-3f"), false, false},
 		{"dynamodb:DeleteItem", table, keys("3f"), false, false},
+		{"dynamodb:Query", table, keys("snapshot/"), true, true},
+		{"dynamodb:DeleteItem", table, keys("snapshot/"), false, true},
+		{"dynamodb:PutItem", table, keys("snapshot/"), false, false},
 		{"sqs:GetQueueAttributes", queue + "work-small", nil, true, true},
 		{"sqs:SendMessage", queue + "coordinate", nil, false, true},
 		{"sqs:SendMessage", queue + "work-small", nil, false, false},
@@ -147,11 +155,15 @@ func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 			false, false},
 	} {
 		for name, allowed := range map[string]bool{"reader": c.reader, "user": c.user} {
-			p, ok := roles.User("acme-" + name + "-eu-central-1")
-			if !ok {
-				t.Fatalf("the template has no policy for a %s", name)
+			err := errors.New("it has no policy")
+			for _, policy := range []string{"reader", name} {
+				if p, ok := roles.User("acme-" + policy + "-eu-central-1"); !ok {
+					t.Fatalf("the template has no policy for a %s", policy)
+				} else if err != nil {
+					err = p.Check(Request{c.action, c.resource, c.context})
+				}
 			}
-			if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != allowed {
+			if (err == nil) != allowed {
 				t.Errorf("a %s: %s of %s with %v: %v", name, c.action, c.resource, c.context, err)
 			}
 		}

@@ -60,7 +60,8 @@ func TestRolesMayUseTheKeysOfWhatTheyMayUse(t *testing.T) {
 		{"finalize", "kms:GenerateDataKey", table, "dynamodb", false},
 		{"reader", "kms:Decrypt", bucket, "s3", true},
 		{"reader", "kms:GenerateDataKey", bucket, "s3", false},
-		{"reader", "kms:Decrypt", queues, "sqs", false},
+		{"reader", "kms:Decrypt", queues, "sqs", true}, // dead letters
+		{"reader", "kms:GenerateDataKey", queues, "sqs", false},
 		{"user", "kms:GenerateDataKey", bucket, "s3", true},
 		{"user", "kms:GenerateDataKey", queues, "sqs", true},
 	} {
