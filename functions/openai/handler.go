@@ -58,7 +58,7 @@ func (s *Server) Redirecting(to SignGet) *Server {
 
 // Mount returns where the API of a deployment serves it.
 func (s *Server) Mount() api.Mount {
-	return api.Mount{Paths: []string{"/v1/files", "/v1/batches", "/v1/models"}, Handler: s.Handler()}
+	return api.Mount{Paths: []string{"/v1/files", "/v1/uploads", "/v1/batches", "/v1/models"}, Handler: s.Handler()}
 }
 
 // Handler answers:
@@ -66,6 +66,8 @@ func (s *Server) Mount() api.Mount {
 //	GET, POST   /v1/files               list, upload (multipart, of any length)
 //	GET, DELETE /v1/files/{id}          FileObject
 //	GET         /v1/files/{id}/content  its bytes
+//	POST        /v1/uploads             Upload: a file that comes in parts
+//	POST        /v1/uploads/{id}/parts, /v1/uploads/{id}/complete, /v1/uploads/{id}/cancel
 //	GET, POST   /v1/batches             list, create
 //	GET         /v1/batches/{id}        Batch
 //	POST        /v1/batches/{id}/cancel Batch
@@ -82,6 +84,8 @@ func (s *Server) Handler() http.Handler {
 	bounded.HandleFunc("POST /v1/batches", s.answer(s.createBatch))
 	bounded.HandleFunc("GET /v1/batches/{id}", s.answer(s.getBatch))
 	bounded.HandleFunc("POST /v1/batches/{id}/cancel", s.answer(s.cancelBatch))
+	bounded.HandleFunc("POST /v1/uploads", s.answer(s.createUpload))
+	bounded.HandleFunc("POST /v1/uploads/{id}/cancel", s.answer(s.cancelUpload))
 	bounded.HandleFunc("GET /v1/models", s.answer(s.listModels))
 	bounded.HandleFunc("GET /v1/models/{id...}", s.answer(s.getModel))
 	bounded.HandleFunc("/", s.answer(func(r *http.Request) (any, error) {
@@ -90,6 +94,10 @@ func (s *Server) Handler() http.Handler {
 	streams.HandleFunc("POST /v1/files", func(w http.ResponseWriter, r *http.Request) {
 		s.answer(func(r *http.Request) (any, error) { return s.upload(w, r) })(w, r)
 	})
+	streams.HandleFunc("POST /v1/uploads/{id}/parts", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(func(r *http.Request) (any, error) { return s.addPart(w, r) })(w, r)
+	})
+	streams.HandleFunc("POST /v1/uploads/{id}/complete", s.answer(s.completeUpload))
 	streams.HandleFunc("GET /v1/files/{id}/content", s.content)
 	streams.Handle("/", listen.DefaultBounds().Within(bounded))
 	return streams

@@ -29,7 +29,7 @@ var limits = map[string]limit{
 	finalize:   {900, 1769, "puts a run's answers together"},
 	reclaim:    {60, 256, "looks once a minute for what was lost"},
 	interrupt:  {30, 128, "hears of machines that are or will be gone"},
-	api:        {30, 256, "answers the API"},
+	api:        {300, 256, "answers the API"}, // it joins the parts of large files
 }
 
 // functionNames lists the functions in the order in which they are added to the stack.

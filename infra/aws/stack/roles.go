@@ -122,9 +122,10 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case api:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.readObjects(record.PromptsPrefix, record.FilesPrefix, record.UploadPartsPrefix, record.WorkPrefix,
+				record.RunsPrefix),
 			b.listObjects(record.PromptsPrefix), // to find prompts without a run
-			b.createObjects(record.FilesPrefix),
+			b.createObjects(record.FilesPrefix, record.UploadPartsPrefix),
 			b.deleteObjects(record.FilesPrefix, record.RunsPrefix+"*/"+record.CompletionsFile,
 				record.RunsPrefix+"*/"+record.ErrorsFile),
 			b.readDocuments(),

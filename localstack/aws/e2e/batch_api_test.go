@@ -52,7 +52,7 @@ func TestOpenAIsClientsRunBatchesOverAFunction(t *testing.T) {
 		checks  string
 	}{
 		"Python": {[]string{filepath.Join(installed, "python", "bin", "python"), "batches.py"},
-			"whole_life all_bad strict cancelled lost_reply errors deleted models"},
+			"whole_life all_bad strict cancelled lost_reply in_parts errors deleted models"},
 		"Node": {[]string{filepath.Join(installed, "bin", "node"), "batches.mjs", installed},
 			"wholeLife allBad strict cancelled lostReply errors deleted models"},
 	} {

@@ -148,6 +148,33 @@ def lost_reply():
     proxy.shutdown()
 
 
+def in_parts():
+    text = "".join(request(n) + "\n" for n in range(20000))
+    up = client.uploads.upload_file_chunked(
+        file=text.encode(), filename="large.jsonl", bytes=len(text), mime_type="application/jsonl",
+        purpose="batch", part_size=1_000_000,
+    )
+    assert up.status == "completed" and up.file.bytes == len(text) > 2_000_000, up
+    assert client.files.content(up.file.id).text == text
+    up = client.uploads.create(filename="b.jsonl", bytes=200, mime_type="application/jsonl", purpose="batch")
+    one, two = (client.uploads.parts.create(up.id, data=(request(n) + "\n").encode()) for n in (1, 2))
+    length = 2 * len(request(1)) + 2
+    try:
+        client.uploads.complete(up.id, part_ids=[two.id, one.id])
+    except openai.BadRequestError as e:
+        assert "200" in e.message, e
+    else:
+        raise AssertionError(f"{length} bytes are taken for 200")
+    assert client.uploads.cancel(up.id).status == "cancelled"
+    up = client.uploads.create(filename="c.jsonl", bytes=length, mime_type="application/jsonl", purpose="batch")
+    one, two = (client.uploads.parts.create(up.id, data=(request(n) + "\n").encode()) for n in (1, 2))
+    done = client.uploads.complete(up.id, part_ids=[two.id, one.id])
+    assert done == client.uploads.complete(up.id, part_ids=[two.id, one.id]), done
+    b = wait(create(done.file.id), "completed")
+    rows = [json.loads(line)["custom_id"] for line in client.files.content(b.output_file_id).text.splitlines()]
+    assert rows == ["r-2", "r-1"], rows
+
+
 def errors():
     for call, kind in [
         (lambda: client.batches.retrieve("batch_none"), openai.NotFoundError),
@@ -179,7 +206,7 @@ def models():
     assert m.id == "fake" and client.models.retrieve("fake").object == "model", m
 
 
-checks = [whole_life, all_bad, strict, cancelled, expired, pages, lost_reply, errors, deleted, models]
+checks = [whole_life, all_bad, strict, cancelled, expired, pages, lost_reply, in_parts, errors, deleted, models]
 failed = 0
 for check in checks:
     if sys.argv[2:] and check.__name__ not in sys.argv[2:]:

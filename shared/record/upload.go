@@ -1,0 +1,25 @@
+package record
+
+import "time"
+
+// Upload is the document upload/<id>: a file that a client of the batch API uploads in parts,
+// which are objects under UploadPartsPrefix.
+type Upload struct {
+	Schema  int       `json:"schema"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"` // no part is taken after it
+	Status  string    `json:"status"`  // pending, completed or cancelled
+	Bytes   int64     `json:"bytes"`   // of the file, as the client says
+	// File is the file that it becomes; its Input has no version before it is completed.
+	File File `json:"file"`
+}
+
+// UploadKey returns the key of the document of an upload.
+func UploadKey(id string) string { return "upload/" + id }
+
+// UploadPartsPrefix is the prefix of the objects of uploads' parts, UPLOAD/PART.
+const UploadPartsPrefix = PendingPrefix + "parts/"
+
+// UploadPartKey returns the key of a part of an upload.
+func UploadPartKey(upload, part string) string { return UploadPartsPrefix + upload + "/" + part }
