@@ -67,7 +67,7 @@ const tab = (address, label, here) => html`<a href=${address} aria-current=${her
 function banner() {
   if (!link.lostAt) return nothing;
   const left = Math.max(0, Math.ceil((link.retryAt - Date.now()) / 1000));
-  return html`<div class="banner"><span>No connection since ${time(link.lostAt)}, for ${duration((Date.now() - link.lostAt) / 1000)}:
+  return html`<div class="banner"><span>No connection since ${time(link.lostAt)}, for ${duration(Math.round((Date.now() - link.lostAt) / 1000))}:
     the numbers are of then. ${left ? `The next try is in ${left}s.` : "Trying now."}</span>
     <button type="button" @click=${retryNow}>Try now</button></div>`;
 }

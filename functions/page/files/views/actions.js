@@ -90,7 +90,7 @@ function retryForm(run) {
       ${cut ? choice("length", `only answers that were cut at the token limit (${count(cut)})`) : nothing}
       ${choice("all", `all (${count(run.items.total)})`)}
     </fieldset>
-    <label class="field">Settings for them, one a line, such as <code>sampling.max_tokens=800</code>
+    <label class="field"><span>Settings for them, one a line, such as <code>sampling.max_tokens=800</code></span>
       <textarea name="set" rows="2" spellcheck="false" autocapitalize="off"></textarea></label>`;
 }
 

@@ -98,7 +98,9 @@ export const file = {
     const check = checks.get(parts[1]) ?? look(parts[1]);
     return html`<nav class="crumbs" aria-label="Where this is"><a href="#/">Runs</a></nav>
       <div class="head"><h1 tabindex="-1">Dry run of ${name(query.get("name") ?? parts[1])}</h1></div>
-      ${check.data ? dryRun(parts[1], query.get("name") ?? "", check) : check.error ? html`${problem(check.error)}
+      ${check.data ? dryRun(parts[1], query.get("name") ?? "", check) : check.error?.status === 404
+    ? html`<p class="empty">This file is not here, or this installation has no dry run of uploads. <code>rollout submit FILE
+      --dry-run</code> shows one.</p>` : check.error ? html`${problem(check.error)}
         <button type="button" @click=${() => { checks.delete(parts[1]); update(); }}>Try again</button>`
     : html`<p class="loading" aria-busy="true">Reading every line, and sending no prompt…</p>`}`;
   },
@@ -147,7 +149,7 @@ function start(fileID, fileName, check) {
   const nothingToAsk = check.data.complete !== false && check.data.rows - check.data.bad_lines <= 0;
   return html`<form class="start card" @submit=${(e) => { e.preventDefault(); begun(fileID, e.target, check); }}>
     <label class="field">Name of the run <input name="name" type="text" .defaultValue=${suggested} autocomplete="off" spellcheck="false"></label>
-    <label class="field">Settings, one a line, such as <code>sampling.max_tokens=200</code>
+    <label class="field"><span>Settings, one a line, such as <code>sampling.max_tokens=200</code></span>
       <textarea name="set" rows="2" spellcheck="false" autocapitalize="off"></textarea></label>
     ${check.refused ? problem(check.refused) : nothing}
     <div class="actions"><button type="submit" class="first" ?disabled=${check.busy || nothingToAsk}>Start the run</button>
