@@ -17,21 +17,22 @@ import (
 // Service shows, explains, submits and steers runs. It is safe for concurrent
 // use.
 type Service struct {
-	ports     host.Ports
-	bucket    string // the deployment's name of it, part of run ids
-	remote    bool   // the bucket is a cloud's, whose objects reclaim looks at, too
-	hints     cloud.Hints
-	reader    *status.Reader
-	explainer *diagnosis.Explainer
-	throttle  *throttle // nil: see Throttled
+	ports      host.Ports
+	deployment config.Deployment
+	bucket     string // the deployment's name of it, part of run ids
+	remote     bool   // the bucket is a cloud's, whose objects reclaim looks at, too
+	hints      cloud.Hints
+	reader     *status.Reader
+	explainer  *diagnosis.Explainer
+	throttle   *throttle // nil: see Throttled
 }
 
 // New returns the service of a deployment at a place of that profile.
 func New(p host.Ports, d config.Deployment, at cloud.Profile) *Service {
 	p = p.WithSource("api")
 	r := status.NewReader(p, d, at)
-	return &Service{ports: p, bucket: d.Bucket, remote: at.Capabilities.RemoteBucket, hints: at.Hints, reader: r,
-		explainer: diagnosis.NewExplainer(p, d, r)}
+	return &Service{ports: p, deployment: d, bucket: d.Bucket, remote: at.Capabilities.RemoteBucket,
+		hints: at.Hints, reader: r, explainer: diagnosis.NewExplainer(p, d, r)}
 }
 
 // Runs are runs of an installation.

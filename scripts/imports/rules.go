@@ -120,6 +120,7 @@ var Rules = []Rule{
 	{Packages: "functions/coordinate/...", Imports: functions},
 	{Packages: "functions/diagnosis/...", Imports: []string{"functions/diagnosis/...", "functions/status/...",
 		"functions/internal/judging", "shared/..."}},
+	{Packages: "functions/dryrun", Imports: functions},
 	{Packages: "functions/finalize/...", Imports: functions},
 	{Packages: "functions/gcp/...", Imports: functions, Except: []string{"functions/aws/...", "functions/inprocess/...",
 		"shared/aws/...", "shared/embedded/...", "shared/installation/..."}},

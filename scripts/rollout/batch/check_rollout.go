@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"rollout/functions/dryrun"
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/blob"
@@ -87,7 +88,7 @@ func CheckRollout(
 	}
 	// The lines of its file are not the user's.
 	at := func(string, uint64) string { return "a request of " + file }
-	r.Report, err = checkEach(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first}, at, nil)
+	r.Report, err = checkFiles(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first}, dryrun.Options{At: at})
 	r.Model = m.ModelURI
 	for i := range r.Requests {
 		r.Requests[i].File, r.Requests[i].Line = file, 0
@@ -136,7 +137,7 @@ func reportRollout(ctx context.Context, k kind.Kind, a kind.Appended) (r Rollout
 	for _, g := range a.Manifest.Config.Grades {
 		r.Graders = append(r.Graders, g.Name)
 	}
-	refused, err := rollout.FirstRefused(ctx, a.Blobs, a.Manifest.Run, maxWarnings)
+	refused, err := rollout.FirstRefused(ctx, a.Blobs, a.Manifest.Run, dryrun.MaxWarnings)
 	for _, at := range refused {
 		r.RefusedAt = append(r.RefusedAt, RefusedAt{at.Line, at.Message})
 	}

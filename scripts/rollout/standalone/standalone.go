@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) *Runtime {
 	if o.Listen != nil {
 		service := api.New(r.ports, o.Deployment, cloud.OneMachine())
 		handler := service.Handler(o.Token, r.probes(), openai.New(r.ports, o.Deployment, service).Mount(),
-			r.onlineDoor().Mount())
+			r.onlineDoor().Mount(), service.Uploads(), service.Stream(functions))
 		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.InferPools() {
