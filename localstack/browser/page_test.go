@@ -296,9 +296,9 @@ func TestLostConnectionIsShown(t *testing.T) {
 	p.WaitFor(`document.getElementById("said").textContent === "The connection to the server is lost."`)
 	p.shows("1,000") // what is known stays
 	p.Screenshot("lost")
+	p.Click(".banner button") // while there is no server: the page tries, and keeps the banner
 	api.set(func() { api.down = false })
 	api.answered(1_201)
-	p.Click(".banner button")
 	p.WaitFor(`!document.body.innerText.includes("No connection since")`)
 	p.shows("1,201")
 }
