@@ -20,7 +20,7 @@ deploy_gcp() {
   ROLLOUT_INFRA_GCP=$(cd "$infra/gcp" && pwd)
   export ROLLOUT_INFRA_GCP
   (cd localstack/gcp && "${GO:-go}" test -count=1 -timeout 10m -v \
-    -run 'TestDeployLocal$|TestGrants$|TestTrainingNeedsItsGrantsAlone$' ./deployed)
+    -run 'TestDeployLocal$|TestGrants$|TestGrantsOfTrainers$' ./deployed)
 }
 
 if [ "$only" != aws ]; then deploy_gcp; fi

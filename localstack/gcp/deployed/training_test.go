@@ -18,12 +18,12 @@ import (
 // trainer is the name of the account of machines that train.
 const trainer = "trainer"
 
-// TestTrainingNeedsItsGrantsAlone trains through what infra/gcp plans, with the account that
+// TestGrantsOfTrainers trains through what infra/gcp plans, with the account that
 // it gives machines of a training pool. A worker is killed after the first snapshot, and the
 // other one removes those that newer ones replace. The files are those of `rollout up`, byte
 // for byte; an operator lists, restores and prunes the snapshots. Nothing is denied, and each
 // grant of the account is needed.
-func TestTrainingNeedsItsGrantsAlone(t *testing.T) {
+func TestGrantsOfTrainers(t *testing.T) {
 	f := newFixture(t, deployment+"[[pool]]\nname = \"trainers\"\nmodel = \"rollout/tiny\"\nexecutor = \"train\"\n",
 		map[string]any{"operators": []string{"user:" + operator}})
 	j := job{key: "prompts/training.jsonl", lines: scenarios.TrainingRows,
