@@ -89,11 +89,15 @@ func (i installation) get(path string, v any) {
 // upload makes a run of lines, as a file that appears in the bucket.
 func (i installation) upload(name string, lines ...string) {
 	i.t.Helper()
+	prompts := filepath.Join(i.folder, "bucket", "prompts")
+	if err := os.MkdirAll(prompts, 0o700); err != nil { // `up` may not have made it yet
+		i.t.Fatal(err)
+	}
 	temp := filepath.Join(i.folder, name)
 	if err := os.WriteFile(temp, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		i.t.Fatal(err)
 	}
-	if err := os.Rename(temp, filepath.Join(i.folder, "bucket", "prompts", name)); err != nil {
+	if err := os.Rename(temp, filepath.Join(prompts, name)); err != nil {
 		i.t.Fatal(err)
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -9,32 +10,16 @@ import (
 	"rollout/shared/core/run"
 )
 
-// copyFolder copies a folder. Its files get new inodes and, if touched is set, the
-// modification time of now, as tools make them that keep no times.
+// copyFolder copies a folder with cp, with all that killed processes left in it. Its files get
+// new inodes and, if touched is set, the modification time of now.
 func copyFolder(t *testing.T, from, to string, touched bool) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	options := "-Rp"
 	if touched {
-		return
+		options = "-R"
 	}
-	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(filepath.Join(to, rel), info.ModTime(), info.ModTime())
-	})
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), "cp", options, from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
