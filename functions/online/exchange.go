@@ -163,7 +163,9 @@ func (x *exchange) at(c candidate, until time.Time) *refusal {
 	q.Header.Set(onlinewire.Wait, strconv.FormatInt(left.Milliseconds(), 10))
 	resp, err := x.door.transport.RoundTrip(q)
 	if err != nil {
-		x.door.workers.broke(c.socket)
+		if x.r.Context().Err() == nil { // otherwise the client has left, which says nothing about the worker
+			x.door.workers.broke(c.socket)
+		}
 		return x.lost(begun.Load())
 	}
 	defer resp.Body.Close()
