@@ -108,7 +108,8 @@ func (s *Server) claimUpload(ctx context.Context, id, claim string) (record.Uplo
 
 // joinUpload makes the object of the claim, and notes that the upload is completed. If the client
 // is wrong about the parts, it gives up the claim.
-func (s *Server) joinUpload(ctx context.Context, u record.Upload, ranges []blob.Range, sum string) (record.Upload, error) {
+func (s *Server) joinUpload(ctx context.Context, u record.Upload, ranges []blob.Range,
+	sum string) (record.Upload, error) {
 	info, err := s.joined(ctx, u, ranges, sum)
 	if fault.Is(err, fault.Invalid) {
 		return u, errors.Join(err, s.unclaim(ctx, u))

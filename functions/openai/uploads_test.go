@@ -84,7 +84,8 @@ func (u *uploading) ask(method, path, body string) reply {
 // begin creates an upload of that many bytes.
 func (u *uploading) begin(size int) (id string) {
 	u.Helper()
-	r := u.ask("POST", "/v1/uploads", fmt.Sprintf(`{"filename":"a.jsonl","purpose":"batch","bytes":%d,"mime_type":"x"}`, size))
+	const body = `{"filename":"a.jsonl","purpose":"batch","bytes":%d,"mime_type":"x"}`
+	r := u.ask("POST", "/v1/uploads", fmt.Sprintf(body, size))
 	if r.code != 200 || r.Status != uploadPending {
 		u.Fatalf("create: %d %s", r.code, r.body)
 	}
@@ -259,7 +260,8 @@ func TestHostileUploadIDs(t *testing.T) {
 	u := newUploading(t)
 	good := u.begin(1)
 	for _, id := range []string{"upload_", good[:len(good)-1], good + "A", strings.ToLower(good), good[7:],
-		"part_" + good[7:], "upload_" + strings.Repeat("A", 26), "upload_..%2F..%2F..%2Ffiles%2Fx" + good[20:], "%2e%2e", "%0a"} {
+		"part_" + good[7:], "upload_" + strings.Repeat("A", 26), "upload_..%2F..%2F..%2Ffiles%2Fx" + good[20:],
+		"%2e%2e", "%0a"} {
 		u.want(u.tryPart(id, "x"), 404, "no such Upload")
 		u.want(u.complete(id, "", "part_"+strings.Repeat("A", 26)), 404, "no such Upload")
 		u.want(u.cancel(id), 404, "no such Upload")
