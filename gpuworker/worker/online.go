@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"rollout/shared/core/health"
@@ -39,7 +40,12 @@ func (w *Worker) AcquireOnline(ctx context.Context, wait time.Duration, c Cost) 
 	}
 	waiting, stopWaiting := context.WithTimeout(ctx, wait)
 	defer stopWaiting()
-	permit, err := w.acquireOnline(waiting, c)
+	permit, waited, err := w.acquireOnline(waiting, c)
+	if err == nil && waited && w.isEngineAskedAlone(waiting) {
+		w.slots.releaseOnline()
+		permit.Cancel()
+		err = fault.New(fault.Unavailable, "the engine is asked about an item on probation")
+	}
 	if err != nil {
 		w.onlineWork.Done()
 		if waiting.Err() != nil && ctx.Err() == nil {
@@ -66,31 +72,44 @@ func (w *Worker) beginOnline() bool {
 	return true
 }
 
-// acquireOnline takes a permit and a slot. As in acquireAll, neither waits for the other.
-func (w *Worker) acquireOnline(ctx context.Context, c Cost) (limitPermit, error) {
-	of := claimant{online: true}
+// isEngineAskedAlone reports whether another worker asks the engine about items on probation,
+// or is about to. Whoever gave the worker the request saw no such flag, but a wait is long.
+// This worker's own probation holds all slots.
+func (w *Worker) isEngineAskedAlone(ctx context.Context) bool {
+	return w.cfg.Engine != "" && w.anyFlag(ctx, func(id string) bool { return id != w.cfg.ID })
+}
+
+// acquireOnline takes a permit and a slot, and reports whether it had to wait. As in
+// acquireAll, neither waits for the other. Whoever waits for either is in the queue.
+func (w *Worker) acquireOnline(ctx context.Context, c Cost) (permit limitPermit, waited bool, err error) {
+	of, queue := claimant{online: true}, w.cfg.Online.Queue
 	for {
-		if err := w.slots.acquireOnline(ctx, w.drain, w.cfg.Online.Queue); err != nil {
-			return limitPermit{}, err
+		queued, err := w.slots.acquireOnline(ctx, w.drain, queue)
+		if queued {
+			waited, queue = true, math.MaxInt // it has its place
 		}
-		if w.limiter == nil {
-			return limitPermit{}, nil
+		if err != nil || w.limiter == nil {
+			return limitPermit{}, waited, err
 		}
 		if permit, ok := w.limiter.tryAcquire(of, c); ok {
-			return permit, nil
+			return permit, waited, nil
 		}
-		w.slots.releaseOnline()
+		if err := w.slots.leaveForLimit(queue); err != nil {
+			return limitPermit{}, waited, err
+		}
+		waited, queue = true, math.MaxInt
 		permit, ok := w.limiter.acquire(ctx, w.drain, of, c)
-		if !ok {
-			if ctx.Err() != nil {
-				return limitPermit{}, fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for the pool's limit")
-			}
-			return limitPermit{}, fault.New(fault.Unavailable, "worker %s drains", w.cfg.ID)
+		free := w.slots.tryAfterLimit(ok)
+		switch {
+		case ok && free:
+			return permit, waited, nil
+		case ok:
+			permit.Cancel()
+		case ctx.Err() != nil:
+			return permit, waited, fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for the pool's limit")
+		default:
+			return permit, waited, fault.New(fault.Unavailable, "worker %s drains", w.cfg.ID)
 		}
-		if w.slots.tryOnline() {
-			return permit, nil
-		}
-		permit.Cancel()
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math"
 
 	"rollout/shared/fault"
 )
@@ -14,12 +15,25 @@ import (
 //
 // Online requests are admitted before waiting batch requests. They hold at most share of the
 // slots, and at least one; batch requests have what is left, which is everything while no
-// online request is there. A waiter for all slots, who asks an item on probation alone, is
-// not overtaken once it is the first: online requests wait until it has released them.
+// online request is there. If that one slot is the only one, both take turns. A waiter for
+// all slots, who asks an item on probation alone, is not overtaken once it is the first:
+// online requests wait until it has released them.
 type onlineSlots struct {
 	share float64 // of the limit; 0 admits no online request
 	taken int     // counted in slots.taken as well
 	queue []*waiter
+	turns onlineCredit // at the only slot
+	// limited is how many wait for the pool's limit instead. They count as waiting.
+	limited int
+}
+
+func newOnlineSlots(share float64) onlineSlots {
+	o := onlineSlots{share: share}
+	if 0 < share && share < 1 {
+		rate := share / (1 - share)
+		o.turns = onlineCredit{rate: rate, credit: 1, most: max(1, rate)}
+	}
+	return o
 }
 
 // onlineLimit returns how many slots online requests may hold. The caller holds s.mu.
@@ -34,28 +48,38 @@ func (s *slots) onlineLimit() int {
 func (s *slots) onlineLoad() (taken, waiting, limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.online.taken, len(s.online.queue), s.onlineLimit()
+	return s.online.taken, s.onlineWaiting(), s.onlineLimit()
 }
 
-// acquireOnline waits for a slot of the online class. It fails with Throttled if as many
-// wait already, with Unavailable if stopping is closed, and with Canceled if ctx ends.
-func (s *slots) acquireOnline(ctx context.Context, stopping <-chan struct{}, maxWaiting int) error {
+// onlineWaiting returns how many online requests wait. The caller holds s.mu.
+func (s *slots) onlineWaiting() int { return len(s.online.queue) + s.online.limited }
+
+// errQueueFull says that as many online requests wait as may.
+func errQueueFull(n int) error {
+	return fault.New(fault.Throttled, "%d online requests wait already", n)
+}
+
+// acquireOnline waits for a slot of the online class, and reports whether it had to wait. It
+// fails with Throttled if as many wait already, with Unavailable if stopping is closed, and
+// with Canceled if ctx ends.
+func (s *slots) acquireOnline(ctx context.Context, stopping <-chan struct{}, maxWaiting int) (waited bool, err error) {
 	s.mu.Lock()
 	if len(s.online.queue) == 0 && s.tryTakeOnline() {
 		s.mu.Unlock()
-		return nil
+		return false, nil
 	}
-	if len(s.online.queue) >= maxWaiting {
+	if s.onlineWaiting() >= maxWaiting {
 		s.mu.Unlock()
-		return fault.New(fault.Throttled, "%d online requests wait already", maxWaiting)
+		return false, errQueueFull(maxWaiting)
 	}
 	w := &waiter{admitted: make(chan struct{}, 1)}
 	s.online.queue = append(s.online.queue, w)
+	s.admit() // with one slot it may be the turn of a batch request
 	s.mu.Unlock()
-	err := fault.New(fault.Unavailable, "the worker drains")
+	err = fault.New(fault.Unavailable, "the worker drains")
 	select {
 	case <-w.admitted:
-		return nil
+		return true, nil
 	case <-stopping:
 	case <-ctx.Done():
 		err = fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for a slot")
@@ -65,18 +89,33 @@ func (s *slots) acquireOnline(ctx context.Context, stopping <-chan struct{}, max
 	for i, q := range s.online.queue {
 		if q == w {
 			s.online.queue = append(s.online.queue[:i], s.online.queue[i+1:]...)
-			return err
+			return true, err
 		}
 	}
 	s.giveBackOnline() // admitted at the same moment
-	return err
+	return true, err
 }
 
-// tryOnline takes a slot for an online request if one is free and none waits.
-func (s *slots) tryOnline() bool {
+// leaveForLimit gives back the slot of an online request, which waits for the pool's limit
+// instead. It fails with Throttled if as many wait already.
+func (s *slots) leaveForLimit(maxWaiting int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.online.queue) == 0 && s.tryTakeOnline()
+	defer s.giveBackOnline()
+	if s.onlineWaiting() >= maxWaiting {
+		return errQueueFull(maxWaiting)
+	}
+	s.online.limited++
+	return nil
+}
+
+// tryAfterLimit ends the wait for the pool's limit. If the request may begin, it takes a slot
+// when one is free and none waits.
+func (s *slots) tryAfterLimit(mayBegin bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.online.limited--
+	return mayBegin && len(s.online.queue) == 0 && s.tryTakeOnline()
 }
 
 // tryTakeOnline takes a slot for an online request if that is possible now. The caller
@@ -85,10 +124,20 @@ func (s *slots) tryTakeOnline() bool {
 	if s.all || s.taken >= s.limit || s.online.taken >= s.onlineLimit() || len(s.queue) > 0 && s.queue[0].all {
 		return false
 	}
+	if s.takesTurns() && len(s.queue) > 0 {
+		if !s.online.turns.has() {
+			return false
+		}
+		s.online.turns.spend()
+	}
 	s.taken++
 	s.online.taken++
 	return true
 }
+
+// takesTurns reports whether the share is all slots, although it should not be. The caller
+// holds s.mu.
+func (s *slots) takesTurns() bool { return s.online.share < 1 && s.onlineLimit() == s.limit }
 
 // admitOnline admits waiting online requests as long as they may have slots. The caller
 // holds s.mu.
@@ -117,6 +166,7 @@ func (s *slots) giveBackOnline() {
 type onlineCredit struct {
 	rate   float64 // what a request of a run adds
 	credit float64
+	most   float64 // bounds credit
 }
 
 // onlineBurst is how many online requests may begin in a row under a limit while requests of
@@ -125,14 +175,15 @@ const onlineBurst = 16
 
 func newOnlineCredit(share float64) onlineCredit {
 	if share >= 1 {
-		return onlineCredit{rate: onlineBurst, credit: onlineBurst}
+		return onlineCredit{credit: math.Inf(1)}
 	}
-	return onlineCredit{rate: share / (1 - share), credit: onlineBurst}
+	rate := share / (1 - share)
+	return onlineCredit{rate: rate, credit: onlineBurst, most: max(onlineBurst, rate)}
 }
 
 // has reports whether an online request goes first.
-func (c *onlineCredit) has() bool { return c.credit >= 1 || c.rate >= onlineBurst }
+func (c *onlineCredit) has() bool { return c.credit >= 1 }
 
 func (c *onlineCredit) spend() { c.credit = max(0, c.credit-1) }
 
-func (c *onlineCredit) earn() { c.credit = min(onlineBurst, c.credit+c.rate) }
+func (c *onlineCredit) earn() { c.credit = max(c.credit, min(c.most, c.credit+c.rate)) }

@@ -194,6 +194,7 @@ func (s *slots) tryTake(all bool) bool {
 		s.all = true
 	default:
 		s.taken++
+		s.online.turns.earn()
 	}
 	return true
 }

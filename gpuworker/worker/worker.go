@@ -154,7 +154,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
 		lastBusy: now, perShard: defaultShardItems, onlineEnds: onlineEnds, endOnline: endOnline,
 	}
-	w.slots.online.share = cfg.Online.Share
+	w.slots.online = newOnlineSlots(cfg.Online.Share)
 	return w
 }
 
