@@ -28,10 +28,14 @@ const (
 	lastRound  = time.Second
 )
 
+// grace is what a worker may take beyond the time that it is given, before it counts as
+// stopped: its process may be suspended, or the machine swap.
+const grace = 15 * time.Second
+
 // exchange is a request of a client and its answer.
 //
 //	asked ──▶ at a worker ──▶ begun ──▶ ended
-//	  ▲            │ elsewhere, or the worker is gone
+//	  ▲            │ elsewhere, or the worker is gone or stopped
 //	  └────────────┘ until max_wait; then refused
 type exchange struct {
 	door    *Door
@@ -128,9 +132,14 @@ const maxRefusal = 64 << 10
 func (f *refusal) write(x *exchange) {
 	if f.err != nil {
 		x.status = http.StatusBadGateway
-		x.w.Header().Set("Retry-After", "1")
-		onlinewire.WriteProblem(x.w, x.status, onlinewire.Problem{Message: f.err.Error(), Type: onlinewire.ServerError,
-			Code: "worker_lost"})
+		p := onlinewire.Problem{Message: f.err.Error(), Type: onlinewire.ServerError, Code: "worker_lost"}
+		if f.outcome == onlinewire.Failed {
+			p.Code = "server_failed"
+			x.w.Header().Set("X-Should-Retry", "false")
+		} else {
+			x.w.Header().Set("Retry-After", "1")
+		}
+		onlinewire.WriteProblem(x.w, x.status, p)
 		return
 	}
 	x.status = f.status
@@ -143,12 +152,22 @@ func (f *refusal) write(x *exchange) {
 // at passes the request to a worker. It returns nil if the client has its answer, or a part
 // of it.
 func (x *exchange) at(c candidate, until time.Time) *refusal {
-	ctx, cancel := context.WithCancel(x.r.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	defer cancel(nil)
+	left := max(0, until.Sub(x.door.Clock.Now()))
+	limit := c.pool.whole
+	if x.asked.Stream {
+		limit = c.pool.silence
+	}
+	watch := time.AfterFunc(left+x.door.grace, func() { cancel(errStopped) })
+	defer watch.Stop()
 	var begun atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
-			begun.Store(code == onlinewire.Begun)
+			if code == onlinewire.Begun {
+				begun.Store(true)
+				watch.Reset(limit + x.door.grace)
+			}
 			return nil
 		}})
 	// Connections are kept by host: a socket has a name that no other has.
@@ -159,35 +178,42 @@ func (x *exchange) at(c candidate, until time.Time) *refusal {
 		return &refusal{outcome: onlinewire.Failed, err: fault.WithKind(fault.Internal, err, "make the request")}
 	}
 	q.Header.Set("Content-Type", "application/json")
-	left := max(0, until.Sub(x.door.Clock.Now()))
 	q.Header.Set(onlinewire.Wait, strconv.FormatInt(left.Milliseconds(), 10))
 	resp, err := x.door.transport.RoundTrip(q)
 	if err != nil {
-		if x.r.Context().Err() == nil { // otherwise the client has left, which says nothing about the worker
+		if x.r.Context().Err() == nil { // it is not the client who has left
 			x.door.workers.broke(c.socket)
 		}
-		return x.lost(begun.Load())
+		return lostWorker(ctx, begun.Load())
 	}
 	defer resp.Body.Close()
 	if outcome := resp.Header.Get(onlinewire.Outcome); outcome != "" {
 		said, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 		if err != nil {
-			return x.lost(true)
+			return lostWorker(ctx, true)
 		}
 		return &refusal{outcome: outcome, status: resp.StatusCode, header: resp.Header, body: said}
 	}
 	if !onlinewire.IsStream(resp.Header) {
-		return x.whole(resp)
+		return x.whole(ctx, resp)
 	}
 	x.releaseBody()
 	x.begin(resp)
-	return x.events(resp)
+	x.events(ctx, resp, func() { watch.Reset(c.pool.silence + x.door.grace) }, func() { watch.Stop() })
+	return nil
 }
 
-// lost returns the refusal of a worker that ended.
-func (x *exchange) lost(hadIt bool) *refusal {
-	return &refusal{outcome: onlinewire.Elsewhere, lost: hadIt,
+// errStopped is the cause of the end of a request of which a worker sends nothing in time.
+var errStopped = errors.New("the worker has stopped")
+
+// lostWorker returns the refusal of a worker that ended, or has stopped.
+func lostWorker(ctx context.Context, hadIt bool) *refusal {
+	f := &refusal{outcome: onlinewire.Elsewhere, lost: hadIt,
 		err: fault.New(fault.Unavailable, "the worker ended while it had the request")}
+	if errors.Is(context.Cause(ctx), errStopped) {
+		f.err = fault.New(fault.Unavailable, "the worker does not answer")
+	}
+	return f
 }
 
 // begin writes the header of the answer.
@@ -204,14 +230,19 @@ const maxKept = 8 << 20
 
 // whole passes an answer that is not streamed. The client gets no byte of it before it is
 // complete, unless it is long, so that a lost worker leaves an answer that another can give.
-func (x *exchange) whole(resp *http.Response) *refusal {
+// If the worker lives, its server may have died of the request.
+func (x *exchange) whole(ctx context.Context, resp *http.Response) *refusal {
 	kept, err := io.ReadAll(io.LimitReader(resp.Body, maxKept))
 	if err != nil {
-		return x.lost(true)
+		return lostWorker(ctx, true)
 	}
 	long := len(kept) == maxKept
 	if why := resp.Trailer.Get(onlinewire.Broken); why != "" && !long {
-		return &refusal{outcome: onlinewire.Elsewhere, lost: true, err: fault.New(fault.Unavailable, "%s", why)}
+		f := &refusal{outcome: onlinewire.Failed, err: fault.New(fault.Unavailable, "%s", why)}
+		if why == onlinewire.Drained {
+			f.outcome = onlinewire.Elsewhere
+		}
+		return f
 	}
 	if !long {
 		x.w.Header().Set("Content-Length", strconv.Itoa(len(kept)))
@@ -257,12 +288,15 @@ func (x *exchange) write(p []byte) bool {
 const maxEvent = 1 << 20
 
 // events passes a stream, event by event: each when its last byte has come, so that a stream
-// that breaks off ends with whole events and the error.
-func (x *exchange) events(resp *http.Response) *refusal {
+// that breaks off ends with whole events and the error. It calls awaits before it waits for
+// a piece, and arrived after it.
+func (x *exchange) events(ctx context.Context, resp *http.Response, awaits, arrived func()) {
 	buf := make([]byte, 32<<10)
 	var kept []byte
 	for {
+		awaits()
 		n, err := resp.Body.Read(buf)
+		arrived()
 		kept = append(kept, buf[:n]...)
 		whole := endOfEvents(kept)
 		if len(kept) > maxEvent {
@@ -273,7 +307,7 @@ func (x *exchange) events(resp *http.Response) *refusal {
 		}
 		if whole > 0 {
 			if !x.write(kept[:whole]) {
-				return nil
+				return
 			}
 			kept = append(kept[:0], kept[whole:]...)
 		}
@@ -281,15 +315,18 @@ func (x *exchange) events(resp *http.Response) *refusal {
 		case err == nil:
 		case x.r.Context().Err() != nil:
 			x.aborted = true
-			return nil
+			return
+		case errors.Is(context.Cause(ctx), errStopped):
+			x.cut("the worker sent nothing for too long")
+			return
 		case !errors.Is(err, io.EOF):
-			x.cut("the worker ended before the answer did")
-			return nil
+			x.cut(onlinewire.Drained)
+			return
 		default:
 			if why := resp.Trailer.Get(onlinewire.Broken); why != "" {
 				x.cut(why)
 			}
-			return nil
+			return
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package online
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ type Door struct {
 	bodies     *onlinewire.Bodies
 	transport  *http.Transport
 	meter      Meter
-	open       atomic.Int64 // requests of clients
+	open       atomic.Int64  // requests of clients
+	grace      time.Duration // what a worker may take beyond what it is given
 }
 
 // Meter counts online requests. It is called by many goroutines at once.
@@ -45,7 +47,7 @@ type Meter interface {
 // New returns the door of a deployment. Meter may be nil.
 func New(p host.Ports, d config.Deployment, m Meter) *Door {
 	door := &Door{Ports: p, deployment: d, maxWait: d.Online.MaxWait.Std(), bodies: onlinewire.NewBodies(),
-		workers: newWorkers(p, d), meter: m}
+		workers: newWorkers(p, d), meter: m, grace: grace}
 	if m == nil {
 		door.meter = noMeter{}
 	}
@@ -85,7 +87,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began := d.Clock.Now()
-	body, release, err := d.bodies.Read(w, r)
+	body, release, err := d.bodies.Read(w, r, d.maxWait)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -107,6 +109,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type pool struct {
 	name  string
 	model string // as its servers call it
+	// silence is how long a streamed answer may stop. whole is how long a whole answer may take.
+	silence, whole time.Duration
 }
 
 // poolsOf returns the pools that a model names: those that serve it, or the one of that name.
@@ -118,11 +122,13 @@ func (d *Door) poolsOf(model string) ([]pool, error) {
 		if p.Model != model && p.Name != model {
 			continue
 		}
-		as := p.Model
-		if name := d.deployment.ForPool(p.Name).Engine.BodyModel[p.Model]; name != "" {
-			as = name
+		own := d.deployment.ForPool(p.Name)
+		whole := own.Worker.RequestTimeout.Std()
+		if whole <= 0 {
+			whole = onlinewire.WholeTime
 		}
-		found = append(found, pool{p.Name, as})
+		found = append(found, pool{p.Name, cmp.Or(own.Engine.BodyModel[p.Model], p.Model),
+			own.Worker.ProgressTimeout.Std(), whole})
 	}
 	slices.Sort(have)
 	switch {

@@ -1,17 +1,20 @@
 package online_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"rollout/functions/online"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/document"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/onlinewire"
@@ -22,8 +25,22 @@ import (
 type fixture struct {
 	t     *testing.T
 	ports host.Ports
+	own   *online.Door
 	door  *httptest.Server
 	dir   string
+	reads *reads // of heartbeats
+}
+
+// reads are documents that count how often they are listed.
+type reads struct {
+	document.Store
+	n atomic.Int64
+}
+
+func (r *reads) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
+	found, err := r.Store.List(ctx, prefix, after, limit)
+	r.n.Add(1)
+	return found, err
 }
 
 func newFixture(t *testing.T, maxWait time.Duration) *fixture {
@@ -33,7 +50,11 @@ func newFixture(t *testing.T, maxWait time.Duration) *fixture {
 	d.Pools = []config.Pool{{Name: "default", Model: "m", Executor: config.ExecutorInfer}}
 	d.Engine.URL = "http://127.0.0.1:1/v1"
 	d.Online.MaxWait = config.Duration(maxWait)
-	f.door = httptest.NewServer(online.New(f.ports, d, nil))
+	d.Worker.ProgressTimeout = config.Duration(20 * time.Millisecond)
+	f.reads = &reads{Store: f.ports.Docs}
+	f.ports.Docs = f.reads
+	f.own = online.New(f.ports, d, nil)
+	f.door = httptest.NewServer(f.own)
 	t.Cleanup(f.door.Close)
 	return f
 }
@@ -104,6 +125,22 @@ func dies(w http.ResponseWriter, _ *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
+// cutOff returns a worker whose whole answer breaks off.
+func cutOff(why string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(onlinewire.Begun)
+		_, _ = io.WriteString(w, "half")
+		w.(http.Flusher).Flush()
+		w.Header().Set(http.TrailerPrefix+onlinewire.Broken, why)
+	}
+}
+
+// stops answers nothing, as a worker does whose process is suspended.
+func stops(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+	<-r.Context().Done()
+}
+
 // A request goes on to the next worker as long as no server may have died of it.
 func TestRequestGoesToAWorkerThatTakesIt(t *testing.T) {
 	t.Parallel()
@@ -121,6 +158,8 @@ func TestRequestGoesToAWorkerThatTakesIt(t *testing.T) {
 		"the first worker ends":         {[]http.HandlerFunc{dies, answers("b")}, 200, "b"},
 		"two workers end while it runs": {[]http.HandlerFunc{dies, dies, answers("c")}, 502, "worker ended"},
 		"two end before it runs":        {[]http.HandlerFunc{ends, ends, answers("c")}, 200, "c"},
+		"its server breaks off":         {[]http.HandlerFunc{cutOff("it broke"), answers("b")}, 502, "it broke"},
+		"a drain cuts it off":           {[]http.HandlerFunc{cutOff(onlinewire.Drained), answers("b")}, 200, "b"},
 		"no worker":                     {nil, 503, "no worker"},
 		"all drain":                     {[]http.HandlerFunc{says(onlinewire.Elsewhere, 503)}, 503, "elsewhere"},
 	} {
@@ -158,8 +197,16 @@ func TestEngineOnProbationGetsNoRequest(t *testing.T) {
 			t.Errorf("the answer is %d %s", status, body)
 		}
 	}
-	other.State = health.Gone
-	f.beat(other)
+}
+
+// A request for that engine alone waits until the flag is lowered.
+func TestRequestWaitsForTheEndOfTheProbation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	b := f.worker("b", answers("of the engine"))
+	b.ProbationEngine = "e"
+	f.beat(b)
+	before := f.reads.n.Load()
 	got := make(chan string, 1)
 	go func() {
 		resp, err := http.Post(f.door.URL+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m"}`))
@@ -171,10 +218,74 @@ func TestEngineOnProbationGetsNoRequest(t *testing.T) {
 		b, _ := io.ReadAll(resp.Body)
 		got <- string(b)
 	}()
+	for f.reads.n.Load() < before+4 && len(got) == 0 { // a round has one read of a page, and one of the end
+		time.Sleep(time.Millisecond)
+	}
+	if len(got) > 0 {
+		t.Fatalf("during the probation the answer is %s", <-got)
+	}
 	b.ProbationEngine = ""
 	f.beat(b)
-	if body := <-got; !strings.HasPrefix(body, "of") {
+	if body := <-got; body != "of the engine" {
 		t.Errorf("after the probation the answer is %s", body)
+	}
+}
+
+// A client that leaves says nothing about the worker that had its request.
+func TestClientThatLeavesDoesNotKeepOthersFromTheWorker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Millisecond)
+	asked := make(chan struct{})
+	var requests atomic.Int64
+	f.worker("a", func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			_, _ = io.WriteString(w, "a")
+			return
+		}
+		w.WriteHeader(onlinewire.Begun)
+		close(asked)
+		stops(w, r)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/completions", strings.NewReader(`{"model":"m"}`))
+		f.own.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	<-asked
+	leave()
+	<-ended
+	if status, body := f.ask(); status != http.StatusOK || body != "a" {
+		t.Errorf("the next request gets %d %s", status, body)
+	}
+}
+
+// A worker that is suspended holds a request no longer than it is given.
+func TestStoppedWorkerDoesNotHoldRequests(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		worker  http.HandlerFunc
+		maxWait time.Duration
+		status  int
+		says    string
+	}{
+		"before it has begun": {stops, 20 * time.Millisecond, 502, "does not answer"},
+		"in a stream": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			stops(w, r)
+		}, time.Hour, 200, "stream_broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, c.maxWait)
+			f.own.SetGrace(0)
+			f.worker("a", c.worker)
+			if status, body := f.ask(); status != c.status || !strings.Contains(body, c.says) {
+				t.Errorf("the answer is %d %s", status, body)
+			}
+		})
 	}
 }
 

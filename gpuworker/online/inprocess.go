@@ -17,12 +17,59 @@ import (
 // Handler is the Target of an engine in this process that has a server of OpenAI's API.
 type Handler struct{ http.Handler }
 
-// Serve calls the handler.
+// Serve calls the handler. What a drain cuts off is not taken for an answer.
 func (h Handler) Serve(w http.ResponseWriter, r Request) {
 	q := r.HTTP.Clone(r.HTTP.Context())
 	q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))
-	h.ServeHTTP(w, q)
+	answer := &cutAnswer{ResponseWriter: w, slot: r.Slot}
+	h.ServeHTTP(answer, q)
+	if r.Slot.CutOff() && answer.stream && !bytes.Equal(answer.last, []byte(endOfStream)) {
+		w.Header().Set(http.TrailerPrefix+onlinewire.Broken, onlinewire.Drained)
+	}
 }
+
+// endOfStream is the last event of a stream that is complete.
+const endOfStream = "data: [DONE]\n\n"
+
+// cutAnswer is the writer of an answer that a drain may cut off. An answer that it cuts off
+// before the first byte is refused, so that another worker gives it. A whole answer that is
+// complete stays one.
+type cutAnswer struct {
+	http.ResponseWriter
+	slot    Slot
+	stream  bool // the answer is a stream, and has begun
+	refused bool
+	last    []byte // of the stream: its last bytes, as many as endOfStream has
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *cutAnswer) WriteHeader(status int) {
+	stream := onlinewire.IsStream(c.Header())
+	if c.slot.CutOff() && (stream || status >= http.StatusInternalServerError) {
+		c.refused = true
+		clear(c.Header())
+		refuse(c.ResponseWriter, onlinewire.Elsewhere, http.StatusServiceUnavailable,
+			fault.New(fault.Unavailable, "the worker drains"))
+		return
+	}
+	c.stream = stream
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (c *cutAnswer) Write(p []byte) (int, error) {
+	if c.refused {
+		return len(p), nil
+	}
+	if c.stream {
+		c.last = append(c.last, p[max(0, len(p)-len(endOfStream)):]...)
+		c.last = c.last[max(0, len(c.last)-len(endOfStream)):]
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap returns the writer of the connection, for http.ResponseController.
+func (c *cutAnswer) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // Whole is the Target of an engine in this process that returns whole answers alone. A
 // stream of it has one piece.
@@ -81,5 +128,5 @@ func writeEvents(w http.ResponseWriter, event map[string]any) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", b) // the client may have left
+	_, _ = fmt.Fprintf(w, "data: %s\n\n"+endOfStream, b) // the client may have left
 }

@@ -50,7 +50,7 @@ func (p Pass) Serve(w http.ResponseWriter, r Request) {
 	}
 	defer a.Body.Close()
 	r.Slot.Report(a.RateLimit)
-	if a.Status == http.StatusUnauthorized {
+	if a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
 		// It is about the worker's key. The client's own was right.
 		refuse(w, onlinewire.Failed, http.StatusBadGateway,
 			fault.New(fault.Denied, "the inference server %s refuses the worker's key", a.Server))
@@ -72,6 +72,7 @@ func (p Pass) Serve(w http.ResponseWriter, r Request) {
 // failed answers a request that has no answer.
 func (p Pass) failed(ctx context.Context, w http.ResponseWriter, r Request, err error) {
 	var died *engine.CrashError
+	var of *engine.ServerError
 	server, _ := engine.ServerOf(err)
 	switch {
 	case r.Slot.CutOff():
@@ -80,7 +81,7 @@ func (p Pass) failed(ctx context.Context, w http.ResponseWriter, r Request, err 
 	case errors.Is(context.Cause(ctx), errSilent):
 		refuse(w, onlinewire.Failed, http.StatusGatewayTimeout,
 			fault.New(fault.Unavailable, "%s", p.reason(ctx, r, server, err)))
-	case errors.As(err, &died):
+	case errors.As(err, &died), errors.As(err, &of) && of.Received: // the server may have died of it
 		refuse(w, onlinewire.Failed, http.StatusBadGateway, err)
 	default:
 		r.Slot.Unused()
@@ -92,7 +93,7 @@ func (p Pass) failed(ctx context.Context, w http.ResponseWriter, r Request, err 
 func (p Pass) reason(ctx context.Context, r Request, server string, err error) string {
 	switch {
 	case r.Slot.CutOff():
-		return "the worker ended before the answer did"
+		return onlinewire.Drained
 	case errors.Is(context.Cause(ctx), errSilent):
 		p.Servers.Silent(server, r.Body)
 		return errSilent.Error()

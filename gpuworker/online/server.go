@@ -3,7 +3,6 @@ package online
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/worker"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/onlinewire"
@@ -29,9 +29,19 @@ type Request struct {
 	HTTP *http.Request // with the slot's context
 	Path string        // below /v1/. Example: "chat/completions"
 	onlinewire.Request
-	Slot *worker.OnlineSlot
-	// Release gives back the memory of the body, which is not read afterwards.
-	Release func()
+	Slot Slot
+}
+
+// Slot is the permission to answer a request: a worker.OnlineSlot.
+type Slot interface {
+	// Context ends when the client leaves, and when a drain cuts the request off, which
+	// CutOff reports.
+	Context() context.Context
+	CutOff() bool
+	// Report takes in what the answer says of the server's limits.
+	Report(ratelimit.Report)
+	// Unused says that no server got the request.
+	Unused()
 }
 
 // Server takes the online requests of a process, for the worker that it runs now. It is safe
@@ -39,14 +49,13 @@ type Request struct {
 type Server struct {
 	target  Target
 	maxWait time.Duration
-	log     *slog.Logger
 	bodies  *onlinewire.Bodies
 	worker  atomic.Pointer[worker.Worker]
 }
 
 // New returns a server whose requests wait for a slot for maxWait at most.
-func New(target Target, maxWait time.Duration, log *slog.Logger) *Server {
-	return &Server{target: target, maxWait: maxWait, log: log, bodies: onlinewire.NewBodies()}
+func New(target Target, maxWait time.Duration) *Server {
+	return &Server{target: target, maxWait: maxWait, bodies: onlinewire.NewBodies()}
 }
 
 // SetWorker says which worker runs now; nil is none.
@@ -65,24 +74,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	body, release, err := s.bodies.Read(w, r)
+	until := time.Now().Add(s.waitOf(r))
+	body, release, err := s.bodies.Read(w, r, time.Until(until))
 	if err != nil {
 		refuse(w, onlinewire.Elsewhere, http.StatusServiceUnavailable, err)
 		return
 	}
-	var released atomic.Bool
-	once := func() {
-		if !released.Swap(true) {
-			release()
-		}
-	}
-	defer once()
+	defer release()
 	asked, err := onlinewire.Parse(body)
 	if err != nil {
 		refuse(w, onlinewire.Failed, http.StatusBadRequest, err)
 		return
 	}
-	slot, err := s.acquire(r, asked)
+	slot, err := s.acquire(r, asked, max(0, time.Until(until)))
 	if err != nil {
 		outcome := onlinewire.Elsewhere
 		if fault.Is(err, fault.Throttled) {
@@ -93,18 +97,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer slot.Release()
 	w.WriteHeader(onlinewire.Begun)
-	s.target.Serve(w, Request{HTTP: r.WithContext(slot.Context()), Path: path, Request: asked, Slot: slot, Release: once})
+	s.target.Serve(w, Request{HTTP: r.WithContext(slot.Context()), Path: path, Request: asked, Slot: slot})
+}
+
+// waitOf returns how long a request may wait.
+func (s *Server) waitOf(r *http.Request) time.Duration {
+	if ms, err := strconv.ParseInt(r.Header.Get(onlinewire.Wait), 10, 64); err == nil && ms >= 0 {
+		return min(s.maxWait, time.Duration(ms)*time.Millisecond)
+	}
+	return s.maxWait
 }
 
 // acquire waits for a slot of the worker.
-func (s *Server) acquire(r *http.Request, q onlinewire.Request) (*worker.OnlineSlot, error) {
+func (s *Server) acquire(r *http.Request, q onlinewire.Request, wait time.Duration) (*worker.OnlineSlot, error) {
 	current := s.worker.Load()
 	if current == nil {
 		return nil, fault.New(fault.Unavailable, "the process has no worker at the moment")
-	}
-	wait := s.maxWait
-	if ms, err := strconv.ParseInt(r.Header.Get(onlinewire.Wait), 10, 64); err == nil && ms >= 0 {
-		wait = min(wait, time.Duration(ms)*time.Millisecond)
 	}
 	return current.AcquireOnline(r.Context(), wait, worker.Cost{PromptBytes: len(q.Body), MaxTokens: q.MaxTokens})
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -18,10 +17,6 @@ import (
 	"rollout/shared/observe"
 	"rollout/shared/onlinewire"
 )
-
-// wholeTime is how long a whole answer to an online request may take, unless the config
-// bounds requests: as long as OpenAI's clients wait.
-const wholeTime = 10 * time.Minute
 
 // onlineDoor is where a process takes online requests. The zero value takes none.
 type onlineDoor struct {
@@ -64,7 +59,7 @@ func (o Options) serveOnline(ctx context.Context, load workload) (door onlineDoo
 		o.Ports.Log.WarnContext(ctx, "no online requests", observe.KeyError, err)
 		return onlineDoor{}, func() {}
 	}
-	s := online.New(target, c.MaxWait.Std(), o.Ports.Log)
+	s := online.New(target, c.MaxWait.Std())
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -84,7 +79,7 @@ func (a inference) online() online.Target {
 	case online.Passer:
 		whole := w.RequestTimeout.Std()
 		if whole <= 0 {
-			whole = wholeTime
+			whole = onlinewire.WholeTime
 		}
 		return online.Pass{Servers: e, Silence: w.ProgressTimeout.Std(), Whole: whole,
 			Avoid: func() []string { return slices.Collect(maps.Keys(a.aside())) }}

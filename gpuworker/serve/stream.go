@@ -90,6 +90,8 @@ func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 	for left := len(x.generations); left > 0; {
 		for _, e := range events {
 			switch {
+			case e.err != nil && ctx.Err() != nil:
+				return // the client has disconnected
 			case e.err != nil:
 				s.send(problemOf(e.err).append(nil))
 				s.end()

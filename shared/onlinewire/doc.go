@@ -11,7 +11,10 @@
 // The package reads and writes no document and decides nothing about servers.
 package onlinewire
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Headers between the two sides.
 const (
@@ -26,6 +29,13 @@ const (
 // Begun is the status of the interim answer with which a worker says that it passes the
 // request to a server now. One that ends without it has not begun.
 const Begun = http.StatusProcessing
+
+// Drained is the value of Broken if the worker's drain cut the answer off: its server lives.
+const Drained = "the worker ended before the answer did"
+
+// WholeTime is how long a whole answer may take, unless the config bounds requests: as long as
+// OpenAI's clients wait.
+const WholeTime = 10 * time.Minute
 
 // Values of Outcome.
 const (

@@ -2,11 +2,13 @@ package onlinewire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"rollout/shared/fault"
@@ -93,9 +95,11 @@ func RemoveStale(ctx context.Context, folder string) {
 		if err != nil || f.Type()&os.ModeSocket == 0 || time.Since(info.ModTime()) < staleAge {
 			continue
 		}
-		if conn, err := Dial(ctx, path); err == nil {
+		conn, err := Dial(ctx, path)
+		switch {
+		case err == nil:
 			_ = conn.Close()
-		} else if ctx.Err() == nil {
+		case errors.Is(err, syscall.ECONNREFUSED): // any other error says nothing about the process
 			_ = os.Remove(path)
 		}
 	}

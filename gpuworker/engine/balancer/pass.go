@@ -38,7 +38,7 @@ const maxBroken = 2
 func (b *Balancer) Pass(ctx context.Context, r engine.RawRequest) (engine.RawAnswer, error) {
 	tried := map[*server]bool{}
 	var refusal *engine.RawAnswer
-	var failed error
+	var failed, received error // received is of a request that a server had
 	for broken := 0; ; {
 		q, err := b.beginPassed(r, tried)
 		switch {
@@ -47,6 +47,11 @@ func (b *Balancer) Pass(ctx context.Context, r engine.RawRequest) (engine.RawAns
 				_ = refusal.Body.Close()
 				refusal = nil
 			}
+		case received != nil:
+			if refusal != nil {
+				_ = refusal.Body.Close()
+			}
+			return engine.RawAnswer{}, received
 		case refusal != nil:
 			return *refusal, nil
 		case failed != nil:
@@ -69,6 +74,7 @@ func (b *Balancer) Pass(ctx context.Context, r engine.RawRequest) (engine.RawAns
 		}
 		if broke, retry := b.judgePassed(ctx, q, r, err); broke {
 			broken++
+			received = failed
 			if retry != nil || broken == maxBroken {
 				return engine.RawAnswer{}, errors.Join(retry, failed)
 			}

@@ -117,6 +117,27 @@ func TestPassedRequestIsNotRepeatedIfItsServerDied(t *testing.T) {
 	}
 }
 
+// A request that a server had stays one, although no other could be reached afterwards.
+func TestPassedRequestThatAServerHadIsSaidToBeReceived(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(f *fixture) {
+		f.servers[1].crash()
+		f.servers[0].set(func() { f.servers[0].takes = time.Minute })
+		got := make(chan error, 1)
+		go func() {
+			_, _, _, err := f.pass("x", "b")
+			got <- err
+		}()
+		synctest.Wait()
+		f.servers[0].set(func() { f.servers[0].takes = 0 })
+		f.servers[0].breakConnections()
+		var of *engine.ServerError
+		if err := <-got; !errors.As(err, &of) || !of.Received || crashOf(err) != nil {
+			t.Errorf("the request ends with %v", err)
+		}
+	})
+}
+
 // An error of a server that works is passed on, and does not set it aside. A server that
 // fails for all is.
 func TestErrorsOfPassedRequestsAreCheckedByAProbe(t *testing.T) {

@@ -32,10 +32,20 @@ func (c *Client) Pass(ctx context.Context, r engine.RawRequest) (engine.RawAnswe
 	}
 	b.ReadCloser = resp.Body
 	a := engine.RawAnswer{Status: resp.StatusCode, Header: resp.Header, Body: b, RateLimit: rateLimitOf(resp.Header)}
+	if resp.StatusCode < http.StatusBadRequest {
+		return a, nil
+	}
+	said, err := c.errorBody(resp)
+	if err != nil {
+		err = b.fault(err)
+		_ = b.Close()
+		return engine.RawAnswer{}, err
+	}
+	a.Header = resp.Header.Clone()
+	a.Header.Del("Content-Encoding")
+	b.ReadCloser = replaced{bytes.NewReader(said), resp.Body}
 	if resp.StatusCode == http.StatusTooManyRequests {
-		// The words of the refusal say what is limited; they are short.
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-		b.ReadCloser = rest{io.MultiReader(bytes.NewReader(said), resp.Body), resp.Body}
+		// The words of the refusal say what is limited.
 		if s := parseServerError(said); !oneOf(quotaCodes, s.code) && !oneOf(quotaCodes, s.kind) {
 			a.RateLimit = refusalOf(resp.Header, s)
 		}
@@ -58,8 +68,22 @@ func (c *Client) send(ctx context.Context, t target, body []byte) (*http.Respons
 	return resp, nil
 }
 
-// rest reads a part that was read before, and then the response it is of.
-type rest struct {
+// errorBody reads the body of an error: unpacked, up to maxErrorBody, and without the key,
+// which some servers repeat.
+func (c *Client) errorBody(resp *http.Response) ([]byte, error) {
+	in, err := unpacked(resp)
+	if err != nil {
+		return nil, err
+	}
+	said, err := io.ReadAll(io.LimitReader(in, maxErrorBody))
+	if err != nil {
+		return nil, err
+	}
+	return []byte(c.conceal(string(said))), nil
+}
+
+// replaced is the body of a response that is read in place of its own.
+type replaced struct {
 	io.Reader
 	io.Closer
 }
@@ -76,13 +100,18 @@ type rawBody struct {
 // Read implements io.Reader.
 func (b *rawBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case err == nil || errors.Is(err, io.EOF):
+	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
-	case b.caller.Err() != nil:
-		return n, fault.WithKind(fault.Canceled, context.Cause(b.caller), "%s", b.target.op)
 	}
-	return n, noAnswer(b.target, err, true)
+	return n, b.fault(err)
+}
+
+// fault returns the fault of an answer that broke off.
+func (b *rawBody) fault(err error) error {
+	if b.caller.Err() != nil {
+		return fault.WithKind(fault.Canceled, context.Cause(b.caller), "%s", b.target.op)
+	}
+	return noAnswer(b.target, err, true)
 }
 
 // Close ends the request.
