@@ -2,6 +2,7 @@ package training
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -10,6 +11,7 @@ import (
 	"rollout/gpuworker/training/curve"
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 )
 
 // The files of a state. Other programs can read all of them: they are JSON, and
@@ -50,19 +52,17 @@ type datasetID struct {
 	Rows   uint64 `json:"rows"`
 }
 
-// Meta is the metadata of a snapshot of a state.
-type Meta struct {
-	Step  int      `json:"step"`  // steps taken
-	Steps int      `json:"steps"` // total number of steps
-	Epoch uint64   `json:"epoch"`
-	Loss  *float64 `json:"loss,omitempty"` // last point of the loss curve
-}
-
-// Meta returns the metadata of the current state.
-func (t *Trainer) Meta() Meta {
-	m := Meta{Step: t.step, Steps: t.settings.Budget.MaxSteps, Epoch: t.cursor().Epoch}
+// Meta returns the metadata of a snapshot of the current state.
+func (t *Trainer) Meta() record.TrainingMeta {
+	m := record.TrainingMeta{Step: t.step, Steps: t.settings.Budget.MaxSteps, Epoch: t.cursor().Epoch}
 	if n := len(t.curve.Points); n > 0 {
 		m.Loss = &t.curve.Points[n-1]
+		m.Curve = &record.TrainingCurve{}
+	}
+	for _, p := range t.curve.Thin(record.MaxTrainingCurve) {
+		m.Curve.Steps = append(m.Curve.Steps, p.Step)
+		m.Curve.Loss = append(m.Curve.Loss, float32(min(p.Loss, math.MaxFloat32)))
+		m.Curve.LR = append(m.Curve.LR, float32(t.optimizer.schedule.Rate(p.Step)))
 	}
 	return m
 }

@@ -70,6 +70,28 @@ type Trained struct {
 	Files    []TrainedFile `json:"files"`
 }
 
+// TrainingMeta is the metadata of a snapshot of a training.
+type TrainingMeta struct {
+	Step  int      `json:"step"`  // steps taken
+	Steps int      `json:"steps"` // total number of steps
+	Epoch uint64   `json:"epoch"`
+	Loss  *float64 `json:"loss,omitempty"` // last point of the loss curve
+	// Curve is how the training went on until then; nil before the first step, and in snapshots of
+	// earlier versions.
+	Curve *TrainingCurve `json:"curve,omitempty"`
+}
+
+// MaxTrainingCurve bounds the points of a TrainingCurve, so that documents stay short.
+const MaxTrainingCurve = 200
+
+// TrainingCurve has the losses and learning rates of a training at some of its steps, in their
+// order: lists of the same length.
+type TrainingCurve struct {
+	Steps []int     `json:"steps"` // from 1
+	Loss  []float32 `json:"loss"`  // the mean since the point before, in nats
+	LR    []float32 `json:"lr"`    // of the step
+}
+
 // TrainedFile is a file that a training leaves for users. Until the end of the run
 // it is at TrainingFileKey of its content.
 type TrainedFile struct {

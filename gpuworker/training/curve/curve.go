@@ -54,3 +54,25 @@ func (c Curve) Valid() bool {
 	}
 	return true
 }
+
+// Point is the loss at a step.
+type Point struct {
+	Step int     // the last of the steps that it sums up, from 1
+	Loss float64 // their mean
+}
+
+// Thin returns the curve as at most that many points. The last one is that of the last step.
+func (c Curve) Thin(most int) (out []Point) {
+	together := max(1, (len(c.Points)+most-1)/most) // points that become one
+	for from := 0; from < len(c.Points); from += together {
+		to := min(len(c.Points), from+together)
+		sum, last := 0.0, 0
+		for i, p := range c.Points[from:to] {
+			first := (from + i) * c.Every
+			last = min(c.Steps, first+c.Every)
+			sum += p * float64(last-first)
+		}
+		out = append(out, Point{last, sum / float64(last-from*c.Every)})
+	}
+	return out
+}

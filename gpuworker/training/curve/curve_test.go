@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,28 @@ func TestCurveContinuesAfterJSON(t *testing.T) {
 	again.Add(1)
 	if a, b := string(again.SVG("x")), string(whole.SVG("x")); a != b {
 		t.Errorf("the continued curve is\n%s\nwant\n%s", a, b)
+	}
+}
+
+func TestThinnedCurvesHaveMeansAndEndAtTheLastStep(t *testing.T) {
+	t.Parallel()
+	type points = []curve.Point
+	long := curve.Curve{Every: 2, Steps: 7, Points: []float64{8, 6, 4, 1}} // the last point is one step
+	for name, c := range map[string]struct {
+		curve curve.Curve
+		most  int
+		want  points
+	}{
+		"of no step":                {curve.Curve{}, 10, nil},
+		"shorter than allowed":      {curveOf(3, 2, 1), 10, points{{1, 3}, {2, 2}, {3, 1}}},
+		"as long as allowed":        {curveOf(3, 2, 1), 3, points{{1, 3}, {2, 2}, {3, 1}}},
+		"longer":                    {curveOf(4, 2, 1), 2, points{{2, 3}, {3, 1}}},
+		"longer, of several steps":  {long, 2, points{{4, 7}, {7, 3}}},
+		"shorter, of several steps": {long, 4, points{{2, 8}, {4, 6}, {6, 4}, {7, 1}}},
+	} {
+		if got := c.curve.Thin(c.most); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

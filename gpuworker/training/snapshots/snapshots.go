@@ -21,6 +21,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 	"rollout/shared/snapshot"
 )
 
@@ -72,7 +73,7 @@ func (k Manager) Latest(ctx context.Context) (_ snapshot.Snapshot, ok bool, err 
 // steps returns the number of steps in the snapshot's metadata, or -1 if they have
 // another format.
 func steps(s snapshot.Snapshot) int {
-	m := training.Meta{Step: -1}
+	m := record.TrainingMeta{Step: -1}
 	if json.Unmarshal(s.Meta, &m) != nil {
 		return -1
 	}

@@ -2,6 +2,7 @@ package snapshots_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
+	"rollout/shared/record"
 	"rollout/shared/snapshot"
 )
 
@@ -130,6 +132,14 @@ func TestTrainingResumedAfterEachStepEndsWithTheSameSnapshot(t *testing.T) {
 	}
 	if got := b.save(resumed, tr); got.ID != want.ID || !strings.Contains(string(got.Meta), `"step":10,"steps":10`) {
 		t.Errorf("the last snapshot is %s (%s), want %s as without resuming", got.ID, got.Meta, want.ID)
+	}
+	var meta record.TrainingMeta
+	if err := json.Unmarshal(want.Meta, &meta); err != nil || meta.Curve == nil {
+		t.Fatalf("the metadata are %s, %v", want.Meta, err)
+	}
+	if c := meta.Curve; len(c.Steps) != 10 || c.Steps[9] != 10 || c.Loss[9] != float32(*meta.Loss) || len(c.LR) != 10 ||
+		c.LR[9] <= 0 {
+		t.Errorf("the curve is %+v", *c)
 	}
 	if left, err := os.ReadDir(resumed.Scratch); err != nil || len(left) > 0 {
 		t.Errorf("the scratch folder has %v, %v; want it empty", left, err)

@@ -19,6 +19,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/installation"
 	"rollout/shared/snapshot"
+	"rollout/shared/text"
 )
 
 func snapshotCommand(e *Env) *cobra.Command {
@@ -185,6 +186,9 @@ func snapshotShowCommand(e *Env) *cobra.Command {
 	return c
 }
 
+// maxMetaShown is how much of a snapshot's metadata is shown, in bytes: --json has the rest, such as a training's curve.
+const maxMetaShown = 200
+
 // snapshotFacts formats a snapshot, one fact per line.
 func (e *Env) snapshotFacts(s snapshot.Snapshot, in *installation.Installation) string {
 	var b strings.Builder
@@ -197,7 +201,7 @@ func (e *Env) snapshotFacts(s snapshot.Snapshot, in *installation.Installation) 
 		{"label", progress.SanitizeLine(s.Label, snapshot.MaxLabel)},
 		{"created", sc.moment(&s.CreatedAt)},
 		{"size", size(s)},
-		{"meta", string(s.Meta)},
+		{"meta", text.Truncate(string(s.Meta), maxMetaShown, "…")},
 	} {
 		if f[1] != "" {
 			b.WriteString(sc.fact(f[0], f[1]))
