@@ -54,13 +54,19 @@ func readPromoted(ctx context.Context, blobs blob.Store, run identity.RunID, mis
 
 // readVersion returns the bytes of an object and their version.
 func readVersion(ctx context.Context, blobs blob.Store, key string) (b []byte, version string, err error) {
+	b, info, err := readInfo(ctx, blobs, key)
+	return b, info.Version, err
+}
+
+// readInfo returns the bytes of an object and what the store says about it.
+func readInfo(ctx context.Context, blobs blob.Store, key string) (b []byte, info blob.Info, err error) {
 	r, info, err := blobs.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
-		return nil, "", fault.Wrap(err, "read %s", key)
+		return nil, info, fault.Wrap(err, "read %s", key)
 	}
 	defer r.Close()
 	b, err = io.ReadAll(io.LimitReader(r, maxStage))
-	return b, info.Version, fault.Wrap(err, "read %s", key)
+	return b, info, fault.Wrap(err, "read %s", key)
 }
 
 // NewestStep returns the newest step of a mission's guidance that ReadStep finds: of an
