@@ -129,7 +129,7 @@ func (b *builder) functionGrants(function string) []grant {
 			b.deleteObjects(record.FilesPrefix, record.RunsPrefix+"*/"+record.CompletionsFile,
 				record.RunsPrefix+"*/"+record.ErrorsFile),
 			b.readDocuments(),
-			b.queryDocuments(runs, open, ended, found, names, beats, newest, files),
+			b.queryDocuments(runs, open, ended, found, names, beats, newest, files, snapshots),
 			b.writeDocuments(batches, newest, files, others),
 			b.deleteDocuments(files),
 			b.measureAllQueues(),

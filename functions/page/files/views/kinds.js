@@ -25,7 +25,7 @@ const byStep = { name: "step", render: (n) => count(Math.round(n)), sizes: [1, 2
 function rolloutView(r, data) {
   const steps = data?.steps ?? [];
   const line = (key) => steps.map((s) => ({ x: s.step, y: s[key] ?? NaN }));
-  const lines = [{ name: "mean score", values: line("mean") }, { name: "best score", values: line("best") }]
+  const lines = [{ name: "mean score", values: line("mean") }, { name: "best so far", values: line("best") }]
     .filter((l) => l.values.some((v) => Number.isFinite(v.y)));
   return html`<section aria-labelledby="rollout"><h2 id="rollout">Rollout</h2>
     ${r ? html`<dl class="tiles">
@@ -69,5 +69,5 @@ function trainingView(t, data) {
       ${steps.some((s) => s.lr) ? plot("Learning rate", [{ name: "learning rate", values: steps.map((s) => ({ x: s.step, y: s.lr ?? NaN })) }], byStep)
     : nothing}</div>` : nothing}
     ${snapshots.length ? html`<h3>Snapshots</h3><ul class="plain">${snapshots.slice(-50).map((s) => html`<li>${typeof s === "object"
-    ? html`step ${count(s.step)} ${s.key ? id(s.key) : nothing} ${s.at ? when(s.at) : nothing}` : id(words(s))}</li>`)}</ul>` : nothing}</section>`;
+    ? html`step ${count(s.step)} ${s.id ? id(s.id) : nothing} ${s.at ? when(s.at) : nothing}` : id(words(s))}</li>`)}</ul>` : nothing}</section>`;
 }
