@@ -186,7 +186,7 @@ func snapshotShowCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// maxMetaShown is how much of a snapshot's metadata is shown, in bytes: --json has the rest, such as a training's curve.
+// maxMetaShown is how much of a snapshot's metadata is shown, in bytes. --json has the rest, such as a curve.
 const maxMetaShown = 200
 
 // snapshotFacts formats a snapshot, one fact per line.
