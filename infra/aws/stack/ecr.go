@@ -3,8 +3,6 @@ package stack
 import (
 	"strings"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
-
 	"rollout/shared/config"
 )
 
@@ -15,7 +13,7 @@ func (b *builder) readImage(p config.Pool) []grant {
 	if !ok {
 		return nil
 	}
-	repository := []string{"arn", *awscdk.Aws_PARTITION(), "ecr", image.Region, image.Account, "repository/" + image.Name}
+	repository := []string{"arn", b.partition, "ecr", image.Region, image.Account, "repository/" + image.Name}
 	return []grant{
 		{
 			id:        "SignInToTheRegistry",

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/jsii-runtime-go"
@@ -52,7 +51,7 @@ func (b *builder) identify(id string, p *awsiam.RoleProps) {
 	if boundary := b.Identity.Boundary; boundary != "" {
 		if !strings.HasPrefix(boundary, "arn:") {
 			boundary = strings.Join(
-				[]string{"arn", *awscdk.Aws_PARTITION(), "iam", "", *awscdk.Aws_ACCOUNT_ID(), "policy/" + boundary}, ":")
+				[]string{"arn", b.partition, "iam", "", b.account, "policy/" + boundary}, ":")
 		}
 		p.PermissionsBoundary = awsiam.ManagedPolicy_FromManagedPolicyArn(b.stack, jsii.String("Boundary-"+id), &boundary)
 	}

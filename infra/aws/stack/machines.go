@@ -229,7 +229,7 @@ func (b *builder) readModel(p config.Pool) []grant {
 	if bucket == "" {
 		return nil
 	}
-	arn := strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "s3", "", "", bucket}, ":")
+	arn := strings.Join([]string{"arn", b.partition, "s3", "", "", bucket}, ":")
 	return []grant{
 		{
 			id:        "ReadTheModel",

@@ -113,6 +113,7 @@ func (s Settings) Check() error {
 	}
 	problems = append(problems, s.Identity.problems()...)
 	problems = append(problems, s.Keys.problems(s.Deployment.Cloud.Region)...)
+	problems = append(problems, s.policyProblems()...)
 	if len(problems) == 0 {
 		return nil
 	}

@@ -17,6 +17,8 @@ type builder struct {
 	stack awscdk.Stack
 	cloud config.Cloud
 	disks awskms.IKey // see diskKey
+
+	partition, account string // where the stack is deployed: the CDK's tokens, or text in policyProblems
 }
 
 // New adds the stack of an installation to the scope. The stack is in the
@@ -42,7 +44,10 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 		Env:         &awscdk.Environment{Region: &cloud.Region},
 	})
 	awscdk.Tags_Of(stack).Add(jsii.String("rollout"), &cloud.Name, nil)
-	b := &builder{Settings: s, stack: stack, cloud: cloud}
+	b := &builder{
+		Settings: s, stack: stack, cloud: cloud,
+		partition: *awscdk.Aws_PARTITION(), account: *awscdk.Aws_ACCOUNT_ID(),
+	}
 
 	if s.Table == Made {
 		b.table()
@@ -66,7 +71,7 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	}
 	b.monitoring(queues)
 	b.eventBus()
-	b.userPolicies()
+	b.addUserPolicies()
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
 	b.output("TableName", "The documents", &cloud.DynamoDB.Table)
@@ -84,7 +89,7 @@ func (b *builder) output(name, description string, value *string) {
 
 // arn returns the ARN of a resource in this account and region.
 func (b *builder) arn(service, resource string) string {
-	parts := []string{"arn", *awscdk.Aws_PARTITION(), service, b.cloud.Region, *awscdk.Aws_ACCOUNT_ID(), resource}
+	parts := []string{"arn", b.partition, service, b.cloud.Region, b.account, resource}
 	return strings.Join(parts, ":")
 }
 

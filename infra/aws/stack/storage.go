@@ -91,7 +91,7 @@ func (b *builder) objectArns(prefixes ...string) (arns []string) {
 }
 
 func (b *builder) bucketArn() string {
-	return "arn:" + *awscdk.Aws_PARTITION() + ":s3:::" + b.cloud.S3.Bucket
+	return "arn:" + b.partition + ":s3:::" + b.cloud.S3.Bucket
 }
 
 // table adds the table of the documents. It remains when the stack is deleted, as the

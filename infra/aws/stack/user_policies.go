@@ -4,31 +4,52 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
-
 	"rollout/shared/host"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
-// userPolicies adds the managed policies for people who work with the installation: one to
-// see runs and what is wrong with the installation, one to submit and steer runs as well,
-// and one to call the API alone. `rollout cloud doctor` says what a policy does not let it
-// see.
-func (b *builder) userPolicies() {
-	look := join(b.viewerGrants(), b.accountGrants(), b.troubleGrants())
-	reader := b.policy("Reader", "reader", "rollout: see runs, fetch their results, and see what is wrong", look)
-	user := b.policy(
-		"User",
-		"user",
-		"rollout: submit and steer runs, see them, fetch their results, and see what is wrong",
-		slices.Concat(look, b.operatorGrants(), b.trialGrants()),
-	)
-	b.output("ReaderPolicy", "Attach it to who may see runs and fetch their results", reader.ManagedPolicyArn())
-	b.output("UserPolicy", "Attach it to who may submit and steer runs as well", user.ManagedPolicyArn())
+// userPolicy is a managed policy for people who work with the installation. Its name and its
+// description must stay as they are: CloudFormation makes a new policy for another description,
+// and refuses to while the old one has the name.
+type userPolicy struct {
+	id, name, description string
+	output, use           string // the output with its ARN, and what that is for
+	grants                []grant
+}
+
+// userPolicies returns the managed policies: one to see runs and what is wrong with the
+// installation, one to be attached beside it to submit and steer runs, and one to call the
+// API alone. The first two together do not fit into one policy of IAM.
+// `rollout cloud doctor` says what a policy does not let it see.
+func (b *builder) userPolicies() []userPolicy {
+	all := []userPolicy{
+		{
+			"Reader", "reader", "rollout: see runs, fetch their results, and see what is wrong",
+			"ReaderPolicy", "Attach it to who may see runs and fetch their results",
+			join(b.viewerGrants(), b.accountGrants(), b.troubleGrants()),
+		},
+		{
+			"User", "user", "rollout: submit and steer runs, see them, fetch their results, and see what is wrong",
+			"UserPolicy", "Attach it beside ReaderPolicy to who may submit and steer runs as well",
+			join(b.operatorGrants(), b.trialGrants()),
+		},
+	}
 	if b.API && !b.tokenOpensAPI() {
-		caller := b.policy("Caller", "api", "rollout: call the API", b.callerGrants())
-		b.output("ApiPolicy", "Attach it to who may call the API, and nothing else", caller.ManagedPolicyArn())
+		all = append(all, userPolicy{
+			"Caller", "api", "rollout: call the API",
+			"ApiPolicy", "Attach it to who may call the API, and nothing else",
+			b.callerGrants(),
+		})
+	}
+	return all
+}
+
+// addUserPolicies adds the managed policies and outputs their ARNs.
+func (b *builder) addUserPolicies() {
+	for _, p := range b.userPolicies() {
+		made := b.policy(p.id, p.name, p.description, p.grants)
+		b.output(p.output, p.use, made.ManagedPolicyArn())
 	}
 }
 
@@ -80,7 +101,7 @@ func (b *builder) accountGrants() []grant {
 	}
 	var parameters []string
 	for _, name := range b.images() {
-		switch owner := *awscdk.Aws_ACCOUNT_ID(); {
+		switch owner := b.account; {
 		case strings.HasPrefix(name, "ami-"):
 			if !slices.Contains(look, "ec2:DescribeImages") {
 				look = append(look, "ec2:DescribeImages")
@@ -90,7 +111,7 @@ func (b *builder) accountGrants() []grant {
 				owner = ""
 			}
 			parameters = append(parameters,
-				strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "ssm", b.cloud.Region, owner, "parameter" + name}, ":"))
+				strings.Join([]string{"arn", b.partition, "ssm", b.cloud.Region, owner, "parameter" + name}, ":"))
 		}
 	}
 	if b.Bucket != Made {
@@ -168,7 +189,7 @@ func (b *builder) troubleGrants() []grant {
 
 // dashboardArn returns the ARN of the dashboard. Dashboards are in no region.
 func (b *builder) dashboardArn() string {
-	return strings.Join([]string{"arn", *awscdk.Aws_PARTITION(), "cloudwatch", "", *awscdk.Aws_ACCOUNT_ID(),
+	return strings.Join([]string{"arn", b.partition, "cloudwatch", "", b.account,
 		"dashboard/" + b.cloud.Name}, ":")
 }
 

@@ -1,6 +1,7 @@
 package stack_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"rollout/infra/aws/stack"
 	"rollout/shared/config"
+	"rollout/shared/fault"
 )
 
 // policy returns the managed policy of that name.
@@ -88,9 +90,8 @@ func TestApiPolicyAllowsCallsByTheURLAlone(t *testing.T) {
 	}
 }
 
-// The reader policy allows no changes, and the user policy only what submit,
-// pause, resume, stop, model cache and the pruning of snapshots need, and what the doctor
-// tries.
+// The reader policy allows no changes, and the user policy only what submit, pause, resume,
+// stop, model cache and the pruning of snapshots need in addition, and what the doctor tries.
 func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
@@ -112,17 +113,21 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"reader": look,
-		"user": append([]string{
+		"user": {
 			"dynamodb:DeleteItem",
 			"dynamodb:PutItem",
 			"lambda:InvokeFunction",
 			"s3:AbortMultipartUpload",
 			"s3:DeleteObject",
+			"s3:GetObject",
+			"s3:GetObjectVersion",
 			"s3:PutObject",
 			"sqs:ChangeMessageVisibility",
 			"sqs:DeleteMessage",
+			"sqs:GetQueueUrl",
+			"sqs:ReceiveMessage",
 			"sqs:SendMessage",
-		}, look...),
+		},
 	} {
 		var may []string
 		for _, s := range made.policyOf(made.policy(t, name).id) {
@@ -136,6 +141,8 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], prefix) {
 					t.Errorf("a %s may delete %q", name, s.resources)
 				}
+			case name == "user" && slices.Contains(s.actions, "s3:GetObject"):
+				t.Errorf("the user policy repeats the reader's right to get %q", s.resources)
 			case slices.Contains(s.actions, "sqs:DeleteMessage"):
 				if len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":acme-doctor") {
 					t.Errorf("a %s may delete messages of %q", name, s.resources)
@@ -188,23 +195,118 @@ func TestManagedPoliciesAllowOnlyWhatCommandsNeed(t *testing.T) {
 	}
 }
 
-// IAM accepts managed policies of up to 6,144 characters without white space.
+// longest sets the longest names, keys of all parts and a long prefix, and adds pools whose
+// images are those of so many parameters.
+func longest(parameters int) func(*stack.Settings) {
+	return func(s *stack.Settings) {
+		withKeys(s)
+		s.Bucket, s.Identity.Prefix = stack.Existing, strings.Repeat("i", 32)
+		c := &s.Deployment.Cloud
+		c.Name = strings.Repeat("n", 10)
+		c.SQS.Prefix, c.DynamoDB.Table = c.Name+"-", c.Name
+		c.S3.Bucket, c.S3.Prefix = strings.Repeat("b", 63), strings.Repeat("p", 49)+"/"
+		for i := range parameters {
+			pool := config.Pool{Name: fmt.Sprintf("p%031d", i), Model: fmt.Sprint(i)}
+			pool.AMI = fmt.Sprintf("/acme/gpu/image-%d", i)
+			s.Deployment.Pools = append(s.Deployment.Pools, pool)
+		}
+	}
+}
+
+// IAM accepts managed policies of up to 6,144 characters without white space. Check knows
+// their sizes before the template is made.
 func TestManagedPoliciesStayWithinIAMLimit(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) {
-		for range 40 {
-			n := len(s.Deployment.Pools)
-			s.Deployment.Pools = append(s.Deployment.Pools, config.Pool{
-				Name:  "p" + strings.Repeat("x", n),
-				Model: "m" + strings.Repeat("x", n),
-			})
+	for partition, change := range map[string]func(*stack.Settings){
+		"aws":    longest(10),
+		"aws-cn": func(s *stack.Settings) { s.Deployment.Cloud.Region = "cn-north-1" },
+	} {
+		s := settings(t, change)
+		made, sizes := synth(t, s), stack.PolicySizes(s)
+		evaluate := strings.NewReplacer("<AWS::Partition>", partition, "<AWS::AccountId>", "123456789012")
+		for output, size := range sizes {
+			id := strings.Trim(tree(made.Outputs[output].(map[string]any)).text("Value"), "<>")
+			text := evaluate.Replace(string(plain(t, made.Resources[id].Properties.at("PolicyDocument"))))
+			if len(text) != size || size < 400 || size > 6144 {
+				t.Errorf("in %s, %s has %d characters, and Check reckons with %d\n%s", partition, output, len(text), size, text)
+			}
 		}
-		s.Machines = false
-	}))
-	for _, p := range made.all("AWS::IAM::ManagedPolicy") {
-		text, err := json.Marshal(p.Properties.at("PolicyDocument"))
-		if err != nil || len(text) > 6144 {
-			t.Errorf("%s has %d characters, %v", p.Properties.text("ManagedPolicyName"), len(text), err)
+		if policies := made.all("AWS::IAM::ManagedPolicy"); len(policies) != len(sizes) {
+			t.Errorf("in %s, Check knows %d of %d policies", partition, len(sizes), len(policies))
+		}
+	}
+}
+
+// plain returns a value of a template as JSON, in which each function is a text.
+func plain(t *testing.T, x any) []byte {
+	t.Helper()
+	var evaluated func(x any) any
+	evaluated = func(x any) any {
+		switch x := x.(type) {
+		case []any:
+			all := make([]any, len(x))
+			for i, e := range x {
+				all[i] = evaluated(e)
+			}
+			return all
+		case map[string]any:
+			if x["Fn::Join"] != nil || x["Ref"] != nil {
+				return flat(x)
+			}
+			all := map[string]any{}
+			for name, e := range x {
+				all[name] = evaluated(e)
+			}
+			return all
+		}
+		return x
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(evaluated(x)); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.TrimSpace(text.Bytes())
+}
+
+// CloudFormation would fail in the middle of a deployment.
+func TestManagedPoliciesBeyondIAMLimitAreRefused(t *testing.T) {
+	t.Parallel()
+	images := func(of func(i int) string) func(*stack.Settings) {
+		return func(s *stack.Settings) {
+			longest(20)(s)
+			for i := range s.Deployment.Pools {
+				s.Deployment.Pools[i].AMI = of(i)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*stack.Settings)
+		refused bool
+	}{
+		"as usual":              {func(*stack.Settings) {}, false},
+		"an organisation's":     {longest(10), false},
+		"too many parameters":   {longest(20), true},
+		"one parameter for all": {images(func(int) string { return "/acme/gpu/image" }), false},
+		"images":                {images(func(i int) string { return fmt.Sprintf("ami-%017x", i) }), false},
+		"the longest prefix": {func(s *stack.Settings) {
+			longest(10)(s)
+			s.Deployment.Cloud.S3.Prefix = strings.Repeat("p", 199) + "/"
+		}, true},
+		"without machines": {func(s *stack.Settings) {
+			longest(20)(s)
+			s.Machines = false
+		}, false},
+	} {
+		err := settings(t, c.change).Check()
+		if !c.refused && err != nil {
+			t.Errorf("%s: refused with %v", name, err)
+		}
+		const want = " characters, and IAM accepts 6144 in a managed policy: use shorter names in [cloud.s3] "
+		if c.refused && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "ReaderPolicy would have ") ||
+			!strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 }

@@ -235,8 +235,17 @@ func (a *account) Announce(o scenarios.Object) {
 // Folder has the rollout.toml.
 func (a *account) Folder() string { return a.dir }
 
-// Environment is that of a user with the stack's policy for users.
-func (a *account) Environment() []string { return a.Deployed.Environment(a.policy("user")) }
+// Environment is that of a user, see caller.
+func (a *account) Environment() []string { return a.Deployed.Environment(a.caller("user")) }
+
+// caller is a person to whom the stack's policies for a reader or a user are attached: a user
+// has both.
+func (a *account) caller(name string) string {
+	if name == "user" {
+		return a.policy("reader") + "+" + a.policy("user")
+	}
+	return a.policy(name)
+}
 
 // policy is the full name of one of the stack's user policies.
 func (a *account) policy(name string) string {

@@ -81,7 +81,7 @@ func TestMachinesReadModelsFromTheBucket(t *testing.T) {
 	}
 
 	as := func(policy string, args ...string) (string, error) {
-		environment := append(a.Deployed.Environment(a.policy(policy)), "HF_ENDPOINT="+hub.URL)
+		environment := append(a.Deployed.Environment(a.caller(policy)), "HF_ENDPOINT="+hub.URL)
 		return scenarios.Rollout(t, programs.Path("rollout"), environment, append(args, "--cloud", "aws", "--dir", a.dir)...)
 	}
 	folder := t.TempDir()

@@ -24,7 +24,7 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 	scenarios.Write(t, folder, "few.toml", "schema_version = 1\nname = \"few\"\n")
 	many := scenarios.Write(t, folder, "many.jsonl", scenarios.SimplePrompts(4000))
 	as := func(policy string, args ...string) (string, error) {
-		environment := a.Deployed.Environment(a.policy(policy))
+		environment := a.Deployed.Environment(a.caller(policy))
 		return scenarios.Rollout(t, programs.Path("rollout"), environment,
 			append(args, "--cloud", "aws", "--dir", a.dir)...)
 	}
@@ -75,7 +75,7 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 		"user":   {"secret_store"},
 		"reader": {"object_store", "queue", "secret_store", "content_id_roundtrip"},
 	} {
-		out, err := scenarios.Rollout(t, programs.Path("rollout"), a.Deployed.Environment(a.policy(policy)),
+		out, err := scenarios.Rollout(t, programs.Path("rollout"), a.Deployed.Environment(a.caller(policy)),
 			"cloud", "doctor", "--json", "--provider", "aws", "--config", filepath.Join(folder, "rollout.toml"))
 		if err != nil {
 			t.Fatalf("the doctor of a %s: %v\n%s", policy, err, out)
@@ -121,7 +121,7 @@ func TestUserPoliciesAllowOnlyTheirCommands(t *testing.T) {
 		"kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"}
 	for _, policy := range []string{"reader", "user"} {
 		p, ok := roles(t, a.deployment).User(a.policy(policy))
-		used := a.AllowedActions(a.policy(policy))
+		used := a.AllowedActions(a.caller(policy))
 		for _, action := range p.Actions() {
 			if !slices.Contains(used, action) && !slices.Contains(others, action) {
 				t.Errorf("a %s may do %s, which no command does", policy, action)

@@ -93,13 +93,18 @@ func deny(w http.ResponseWriter, service string) {
 	}
 }
 
-// policy returns the caller's policy; ok is false if the caller may do everything.
+// policy returns the caller's policy; ok is false if the caller may do everything. A user to
+// whom several policies are attached names them all, with + between them.
 func (c *Cloud) policy(q *request) (p iam.Policy, ok bool) {
 	if slices.Contains(functions, q.caller) {
 		return c.options.Roles.Function(c.at.FunctionName(q.caller))
 	}
-	if p, ok := c.options.Roles.User(q.caller); ok {
-		return p, ok
+	for name := range strings.SplitSeq(q.caller, "+") {
+		one, known := c.options.Roles.User(name)
+		p, ok = append(p, one...), ok || known
+	}
+	if ok {
+		return p, true
 	}
 	return c.options.Roles.Machine(q.session())
 }

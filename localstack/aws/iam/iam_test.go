@@ -99,7 +99,7 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 	}
 }
 
-// Users upload prompts, read results and control runs. Readers only read. Users may have the
+// Users upload prompts, read results and control runs. Readers only read. Users have the
 // policy of readers as well.
 func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package iam
 
 import (
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -36,7 +37,8 @@ func TestRolesMayUseTheKeysOfWhatTheyMayUse(t *testing.T) {
 	}
 	policies["worker"], _ = roles.Machine("acme-small")
 	policies["reader"], _ = roles.User("acme-reader-eu-central-1")
-	policies["user"], _ = roles.User("acme-user-eu-central-1")
+	user, _ := roles.User("acme-user-eu-central-1")
+	policies["user"] = slices.Concat(policies["reader"], user)
 	for _, c := range []struct {
 		who, action, key, service string
 		allowed                   bool
@@ -64,6 +66,8 @@ func TestRolesMayUseTheKeysOfWhatTheyMayUse(t *testing.T) {
 		{"reader", "kms:GenerateDataKey", queues, "sqs", false},
 		{"user", "kms:GenerateDataKey", bucket, "s3", true},
 		{"user", "kms:GenerateDataKey", queues, "sqs", true},
+		{"user", "kms:GenerateDataKey", table, "dynamodb", true},
+		{"user", "kms:Decrypt", models, "s3", false},
 	} {
 		via := map[string][]string{"kms:ViaService": {c.service + ".eu-central-1.amazonaws.com"}}
 		if err := policies[c.who].Check(Request{c.action, c.key, via}); (err == nil) != c.allowed {

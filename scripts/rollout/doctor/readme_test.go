@@ -31,13 +31,13 @@ func TestReadmeListsActionsOfDoctor(t *testing.T) {
 		t.Fatal("the README's table of policies lacks the doctor's row")
 	}
 	row, _, _ = strings.Cut(row, "\n")
-	policy := userPolicy(t)
+	policies := managedPolicy(t, "acme-reader-eu-central-1") + managedPolicy(t, "acme-user-eu-central-1")
 	refused := fault.WithKind(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
 	asked := 0
 	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil, poolcheck.Models{}) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {
-			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policy) {
-				t.Errorf("%s names %s, which is missing from the README and from UserPolicy", check.Name, a[0])
+			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policies) {
+				t.Errorf("%s names %s, which is missing from the README and from the policies of users", check.Name, a[0])
 			}
 		}
 	}
@@ -46,8 +46,8 @@ func TestReadmeListsActionsOfDoctor(t *testing.T) {
 	}
 }
 
-// userPolicy returns the deployed text of UserPolicy.
-func userPolicy(t *testing.T) string {
+// managedPolicy returns the deployed text of the policy.
+func managedPolicy(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
 	if err != nil {
@@ -65,10 +65,10 @@ func userPolicy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, r := range template.Resources {
-		if r.Properties.ManagedPolicyName == "acme-user-eu-central-1" {
+		if r.Properties.ManagedPolicyName == name {
 			return string(r.Properties.PolicyDocument)
 		}
 	}
-	t.Fatal("the template lacks the policy acme-user-eu-central-1")
+	t.Fatalf("the template lacks the policy %s", name)
 	return ""
 }

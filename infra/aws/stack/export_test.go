@@ -1,0 +1,4 @@
+package stack
+
+// PolicySizes are what Check compares with IAM's limit.
+var PolicySizes = Settings.policySizes
