@@ -12,7 +12,7 @@ import (
 	"rollout/localstack/aws/iam"
 )
 
-// Functions are known by their access key, machines by their session. Other callers
+// Functions and users are known by their access key, machines by their session. Other callers
 // may do everything.
 func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 	t.Parallel()
@@ -36,6 +36,7 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 	const eventOn = `{"Entries":[{"Source":"rollout/x","DetailType":"x","Detail":"{}","EventBusName":`
 	const put, work, prompts = `{"TableName":"acme","Item":{"p":{"S":"run/"},"k":{"S":"run/1"}}}`,
 		"/acme-batches/team-a/work/r/1", "/acme-batches/team-a/prompts/x.jsonl"
+	const reader, user = "acme-reader-" + fakeaws.Region, "acme-user-" + fakeaws.Region
 	for _, r := range []struct {
 		caller, session, method, path, target, body string
 		header                                      string // If-None-Match
@@ -50,6 +51,13 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 		{"worker", "acme-small", http.MethodPut, prompts, "", "x", "*", http.StatusForbidden},
 		{"plan", "", http.MethodPut, prompts, "", "x", "*", http.StatusForbidden},
 		{"user", "", http.MethodPut, prompts, "", "x", "", http.StatusOK},
+		{reader, "", http.MethodGet, prompts, "", "", "", http.StatusOK},
+		{reader, "", http.MethodPut, prompts, "", "x", "", http.StatusForbidden},
+		{user, "", http.MethodGet, prompts, "", "", "", http.StatusForbidden},
+		{user, "", http.MethodPut, prompts, "", "x", "", http.StatusOK},
+		{reader + "+" + user, "", http.MethodGet, prompts, "", "", "", http.StatusOK},
+		{reader + "+" + user, "", http.MethodPut, prompts, "", "x", "", http.StatusOK},
+		{reader + "+" + user, "", http.MethodPut, work, "", "x", "", http.StatusForbidden},
 		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.ReceiveMessage",
 			`{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusOK},
 		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.SendMessageBatch",
