@@ -84,7 +84,8 @@ type Hooks struct {
 	OnSaved func(run.State)       // after every save of a state
 	OnOpen  func(record.Manifest) // when an event of a run arrives that has not ended
 	// OnSent is called after work of a running run was sent to its pool, with all shards of the
-	// run that are not done. What those in flight have spent of a budget is not known here.
+	// run that are not done: once for each pool at the end of a call of Apply, however many steps
+	// it took. What those in flight have spent of a budget is not known here.
 	OnSent func(pool string, n scaling.Demand)
 	// OnStopping is called when a run begins to pause or to end, after its control
 	// document says so.
@@ -131,6 +132,8 @@ const (
 // room for. After an error the events are to be delivered again.
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
+	var demand sentWork
+	defer func() { c.tell(demand) }()
 	for n, most := 0, maxTransitions; n < most; n++ {
 		began := c.Clock.Now()
 		l, err := c.load(ctx, id)
@@ -145,7 +148,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			c.opts.Hooks.OnOpen(l.manifest)
 		}
 		if !l.performed {
-			follow, moved, err := c.inherit(ctx, l)
+			follow, moved, err := c.inherit(ctx, l, &demand)
 			if err != nil {
 				return nil, err
 			}
@@ -184,7 +187,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		} else if waited {
 			continue // decide by what is true now
 		}
-		follow, saved, err := c.saveAndPerform(ctx, began, l, next, pending)
+		follow, saved, err := c.saveAndPerform(ctx, began, l, next, pending, &demand)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +205,8 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 // inherit performs the effects of a state that another process, or an earlier
 // call that failed, has saved. It returns follow-up events. moved reports that
 // the saved state is a newer one: load it and begin again.
-func (c *Coordinator) inherit(ctx context.Context, l *loaded) (follow []run.Event, moved bool, err error) {
+func (c *Coordinator) inherit(ctx context.Context, l *loaded, demand *sentWork) (
+	follow []run.Event, moved bool, err error) {
 	id := l.state.Run
 	moved, err = c.waitForPeer(ctx, l)
 	if err != nil {
@@ -212,7 +216,7 @@ func (c *Coordinator) inherit(ctx context.Context, l *loaded) (follow []run.Even
 		c.forget(id)
 		return nil, true, nil
 	}
-	follow, err = c.perform(ctx, l)
+	follow, err = c.perform(ctx, l, demand)
 	if err != nil {
 		c.forget(id)
 		return nil, false, fault.Wrap(err, "perform inherited effects of run %s", id)
@@ -224,7 +228,7 @@ func (c *Coordinator) inherit(ctx context.Context, l *loaded) (follow []run.Even
 // saveAndPerform saves the next state and performs its effects. It returns the
 // follow-up events. saved is false if another process saved first.
 func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *loaded, next run.State,
-	evs []run.Event) (follow []run.Event, saved bool, err error) {
+	evs []run.Event, demand *sentWork) (follow []run.Event, saved bool, err error) {
 	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run,
 		slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
@@ -246,7 +250,7 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 			return nil, true, err
 		}
 	}
-	follow, err = c.perform(ctx, l)
+	follow, err = c.perform(ctx, l, demand)
 	if err != nil {
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}

@@ -497,6 +497,29 @@ func TestCoordinatorIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
+// The receiver of OnSent adds what it is told, so that several steps of a call, here with work
+// that another process has not sent and with a lost shard, tell the demand of the last one once.
+func TestOnSentIsCalledOnceForSeveralSteps(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 3, 2)
+	broken := d.Ports
+	broken.Queues = failingQueues{d.Queues}
+	if left := d.apply(newCoordinator(broken, coordinate.Options{}), look); left != 1 {
+		t.Fatalf("%d events left, want the one whose effects could not be performed", left)
+	}
+	var calls []string
+	c := newCoordinator(d.Ports, coordinate.Options{Hooks: coordinate.Hooks{
+		OnSent: func(pool string, n scaling.Demand) { calls = append(calls, fmt.Sprint(pool, " ", n.OpenShards)) },
+	}})
+	d.apply(c, done(1, 2), events.ShardLost{Run: string(id), Shard: 0, Worker: "w1"})
+	if urgent := d.received(host.UrgentQueue("default")); len(urgent) != 1 || len(d.received(work)) == 0 {
+		t.Errorf("sent %v at once, want the lost shard, after the inherited work", urgent)
+	}
+	if want := []string{"default 2"}; !slices.Equal(calls, want) {
+		t.Errorf("called with %v, want %v", calls, want)
+	}
+}
+
 // OnSent reports the open shards whenever some are sent, and at no other event.
 func TestOnSentIsCalledWhenWorkIsSent(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -18,10 +19,31 @@ import (
 	"rollout/shared/record"
 )
 
+// sentWork is the demand of the pools of a run, nil until a call of Apply sends work of it. The
+// call tells the last one, once: OnSent's receiver adds what it is told.
+type sentWork map[string]scaling.Demand
+
+// note notes the demand after effects were performed, if work was sent then or before.
+func (w *sentWork) note(l *loaded, sent bool) {
+	switch {
+	case l.state.Phase != run.Running:
+		*w = nil
+	case sent || *w != nil:
+		*w = l.manifest.Demands(l.state, 0)
+	}
+}
+
+// tell calls OnSent for each pool.
+func (c *Coordinator) tell(w sentWork) {
+	for pool, n := range w {
+		c.opts.Hooks.OnSent(pool, n)
+	}
+}
+
 // perform performs the state's effects, and sends last what is left of a batch of work
-// messages. Performing an effect again is harmless.
+// messages. Performing an effect again is harmless. It notes in demand what machines are needed.
 // It returns follow-up events: what it found out on the way, for the next step.
-func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
+func (c *Coordinator) perform(ctx context.Context, l *loaded, demand *sentWork) (follow []run.Event, err error) {
 	id, sent := l.state.Run, false
 	work := workSender{Coordinator: c, loaded: l}
 	for _, e := range l.state.Effects {
@@ -62,11 +84,7 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 	if err := work.flush(ctx); err != nil {
 		return nil, err
 	}
-	if sent && l.state.Phase == run.Running {
-		for pool, n := range l.manifest.Demands(l.state, 0) {
-			c.opts.Hooks.OnSent(pool, n)
-		}
-	}
+	demand.note(l, sent)
 	return follow, nil
 }
 
