@@ -197,14 +197,16 @@ func (s *Submitter) createUnless(ctx context.Context, m record.Manifest, cfg con
 }
 
 // create creates a completed or refused manifest, and asks for its plan.
-func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
+func (s *Submitter) create(ctx context.Context, m record.Manifest) (err error) {
 	if m.Refused == "" {
-		var err error
 		if m, err = input.PutList(ctx, s.Blobs, m, s.inputLimits()); err != nil {
 			return err
 		}
 	}
 	m = saveable(m)
+	if m.CreatedAt, err = s.noteOpen(ctx, m); err != nil {
+		return err
+	}
 	if err := s.noteNames(ctx, m); err != nil {
 		return err
 	}
@@ -216,10 +218,7 @@ func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 			return err
 		}
 	}
-	if err := s.noteOpen(ctx, m.Run); err != nil {
-		return err
-	}
-	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
+	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // another call created it first, and may have decided otherwise
 		if m, err = host.LoadManifest(ctx, s.Docs, m.Run); err != nil {
@@ -270,14 +269,19 @@ func (s *Submitter) noteNames(ctx context.Context, m record.Manifest) error {
 
 // noteOpen enters the run into the index of open runs before the run exists, so
 // that reclaim finds it if a later step is lost. It renews an existing note, so
-// that reclaim does not take it for that of a failed submission.
-func (s *Submitter) noteOpen(ctx context.Context, id identity.RunID) error {
+// that reclaim does not take it for that of a failed submission. It returns when the first
+// attempt to create the run began: the entries by name have that time in their keys, so that
+// another attempt writes the same ones.
+func (s *Submitter) noteOpen(ctx context.Context, m record.Manifest) (created time.Time, err error) {
 	change := func(o record.OpenRun, _ bool) (record.OpenRun, bool, error) {
-		o.Schema, o.Run, o.At = record.Schema, id, s.Clock.Now().UTC()
+		o.Schema, o.Run, o.At = record.Schema, m.Run, s.Clock.Now().UTC()
+		if o.Created.IsZero() {
+			o.Created = m.CreatedAt
+		}
 		return o, true, nil
 	}
-	_, err := host.Update(ctx, s.Docs, record.OpenRunKey(id), change)
-	return fault.Wrap(err, "note that run %s is open", id)
+	o, err := host.Update(ctx, s.Docs, record.OpenRunKey(m.Run), change)
+	return o.Created, fault.Wrap(err, "note that run %s is open", m.Run)
 }
 
 // announce asks for the run's plan. For a refused run it writes the refusal

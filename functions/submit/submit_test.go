@@ -3,8 +3,10 @@ package submit_test
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollout/events"
@@ -234,6 +236,46 @@ func TestRunIsInTheIndexBeforeItsManifestExists(t *testing.T) {
 			t.Errorf("%s, and again: in the index: %v, %v", name, noted(d, e), err)
 		}
 	}
+}
+
+// A submission that is repeated enters the run under the time of its first attempt, wherever that
+// stopped: a second entry by name would stay when the run's documents expire.
+func TestRepeatedSubmissionHasOneEntryByName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, fails := range []string{record.OpenRunPrefix, record.NamedPrefix, record.ManifestPrefix} {
+			d := newFixture(t)
+			e, whole := d.put("prompts/x.jsonl", prompt), d.Docs
+			d.Docs = failingDocs{whole, fails}
+			if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e); err == nil {
+				t.Errorf("%s: the first attempt did not fail", fails)
+			}
+			d.Docs = whole
+			time.Sleep(time.Second)
+			if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			m := d.manifest(e)
+			var got, want []string
+			for _, prefix := range []string{record.NamedPrefix, record.CreatedPrefix} {
+				page, err := d.Docs.List(t.Context(), prefix, "", 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, entry := range page {
+					got = append(got, entry.Key)
+				}
+			}
+			for _, n := range record.NamedEntries(m, !d.at.RemoteBucket) {
+				want = append(want, n.Key)
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: the entries are %q, want %q", fails, got, want)
+			}
+		}
+	})
 }
 
 // A repeated event does not add a run to the index that has ended meanwhile.

@@ -18,8 +18,8 @@ import (
 )
 
 // The documents of a run and of its retry expire, the parent's after the child's. Their files
-// stay, and the upload is not run again. The rights of reclaim's function suffice, and so do
-// those of a user who asks for them.
+// stay, and the upload is not run again. On AWS reclaim's steps have the rights of its function,
+// on Google Cloud those of the test.
 func documentsExpire(t *testing.T, c Cloud) {
 	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
 	parent := d.Put("prompts/x.jsonl", SimplePrompts(60))
@@ -29,7 +29,7 @@ func documentsExpire(t *testing.T, c Cloud) {
 	WantSame(t, d.AwaitEnd(child), first)
 	d.awaitIndexed(2)
 	asked := d.server.Requests()
-	// By then, whoever is to be told of their ends was told, or never will be.
+	// By then, the events of their ends were delivered, or never will be.
 	for _, later := range []time.Duration{26 * time.Hour, 27 * time.Hour, 28 * time.Hour, 29 * time.Hour} {
 		p := d.reclaimAfter(later)
 		e := reclaim.NewExpirer(p, reclaim.ExpireOptions{Keep: d.Stores().Deployment.Storage.KeepDocuments.Std()})

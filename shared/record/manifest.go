@@ -158,6 +158,9 @@ type OpenRun struct {
 	Schema int            `json:"schema"`
 	Run    identity.RunID `json:"run"`
 	At     time.Time      `json:"at"` // when submit last began to create the run
+	// Created is when submit first began to, as the manifest and the entries by name say. It is
+	// zero if a version wrote it that did not say so.
+	Created time.Time `json:"created,omitzero"`
 	// PlanRequestedAt is when reclaim last requested the plan of a run that has no
 	// coordinator document yet.
 	PlanRequestedAt time.Time `json:"asked,omitzero"`

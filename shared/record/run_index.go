@@ -10,7 +10,7 @@ import (
 
 // The index of runs makes looking at runs independent of how many there ever were:
 //
-//	submit ─▶ named/<name>, open/<run>, then the manifest
+//	submit ─▶ open/<run>, named/<name>, then the manifest
 //	reclaim, when the run has ended ─▶ ended/<time>.<run>, then open/<run> is deleted
 //
 // A run is at every time under open/ or under ended/, and for a moment under both.
