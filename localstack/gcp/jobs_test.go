@@ -325,6 +325,35 @@ func TestRefusedRunTellsWhy(t *testing.T) {
 	f.wantTasks("running", 0)
 }
 
+// People are told of tasks that have ended also when no others can start: as that is found, and
+// during the pause after it.
+func TestTasksThatEndedAreNotToldDuringAPause(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t)
+	f.mustRaise(2)
+	f.mustRaise(2)
+	f.wantTold(2, 2)
+	f.run.RefuseAll(&fakerun.NoQuota)
+	if err := f.raise(3); err == nil {
+		t.Error("a raise without quota did not fail")
+	}
+	f.wantTold(2, 2)
+	f.run.End("")
+	f.mustRaise(3) // the pause goes on
+	f.wantTold(0, 0)
+	f.run.RefuseAll(nil)
+	f.pass(3 * time.Minute)
+	f.mustRaise(1)
+	f.mustRaise(1)
+	f.wantTold(1, 1)
+	f.pass(time.Minute)
+	f.run.End("The user-provided container failed to start.")
+	if err := f.raise(1); err == nil {
+		t.Error("a task that failed was not told")
+	}
+	f.wantTold(0, 0)
+}
+
 // A thousand executions of earlier days are not read each minute.
 func TestOldExecutionsAreNotListed(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,7 @@ type startedTasks struct {
 func jobKey(pool string) string { return "jobs/" + pool }
 
 // ScaleUp runs the tasks that are missing; see capacity.Fleet. During the pause after a
-// failure, and if another call starts tasks at the same moment, it does nothing.
+// failure, and if another call starts tasks at the same moment, it starts none.
 func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 	var state jobState
 	rev, _, err := host.Load(ctx, j.options.Docs, jobKey(pool), &state)
@@ -125,9 +125,6 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 		return err
 	}
 	now := j.options.Clock.Now().UTC()
-	if now.Before(state.PausedUntil) {
-		return nil
-	}
 	of := job{j.client, j.options.Name(pool)}
 	listed, err := of.executions(ctx, now)
 	if fault.Is(err, fault.NotFound) {
@@ -138,6 +135,9 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 		return err
 	}
 	state.forget(listed, now)
+	if now.Before(state.PausedUntil) {
+		return j.tell(ctx, pool, state.present(listed), listed)
+	}
 	waiting, reason, err := cancelStuck(ctx, of, listed, now)
 	if err != nil {
 		return err
@@ -145,10 +145,10 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 	if reason == "" {
 		reason = state.judge(listed, now)
 	}
-	if reason != "" {
-		return j.pause(ctx, pool, state, rev, reason, now)
-	}
 	there := state.present(waiting)
+	if reason != "" {
+		return errors.Join(j.pause(ctx, pool, state, rev, reason, now), j.tell(ctx, pool, there, waiting))
+	}
 	missing := min(machines, j.options.Max) - there
 	if missing <= 0 {
 		return j.tell(ctx, pool, there, waiting)
@@ -173,7 +173,7 @@ func (j *Jobs) ScaleUp(ctx context.Context, pool string, machines int) error {
 		return err // the tasks may have started: they count until a list shows them
 	}
 	state.Started = state.Started[:len(state.Started)-1]
-	return j.pause(ctx, pool, state, rev, refusal(err), now)
+	return errors.Join(j.pause(ctx, pool, state, rev, refusal(err), now), j.tell(ctx, pool, there, waiting))
 }
 
 // named notes which execution became of tasks that were asked for. Until then they count,
