@@ -118,7 +118,7 @@ func (d Disks) find(ctx context.Context) (string, error) {
 // device returns the machine's only disk, or all its disks as one (RAID 0): one of Google's has
 // 375 GB, which is too little for a large model and its engine, and their speeds add up. What
 // they have can be fetched again. Amazon's images join disks by themselves. Where they can't be
-// joined, the first one is used.
+// joined, the first one is used; a half-assembled array, which would hold it, is stopped before.
 func (d Disks) device(ctx context.Context, disks []string) (string, error) {
 	if len(disks) == 1 {
 		return disks[0], nil
@@ -133,6 +133,7 @@ func (d Disks) device(ctx context.Context, disks []string) (string, error) {
 	_, err := d.Run(ctx, "mdadm", append([]string{"--create", joined, "--run", "--homehost=any", "--level=0",
 		fmt.Sprintf("--raid-devices=%d", len(disks))}, disks...)...)
 	if err != nil {
+		_, _ = d.Run(ctx, "mdadm", "--stop", "--scan") // none may exist
 		return disks[0], d.say("only the first of its %d disks is used: %v", len(disks), err)
 	}
 	return joined, nil

@@ -129,6 +129,7 @@ func TestSeveralDisksAreUsedAsOne(t *testing.T) {
 	const disks, joined, good = " /dev/nvme1n1 /dev/nvme2n1", "/dev/md/rollout", "rollout: images"
 	const assemble = "mdadm --assemble /dev/md/rollout" + disks
 	const create = "mdadm --create /dev/md/rollout --run --homehost=any --level=0 --raid-devices=2" + disks
+	const stop = "mdadm --stop --scan"
 	format := func(device string) string { return "mkfs.ext4 -q -F -m 0 -E nodiscard -L rollout " + device }
 	for name, c := range map[string]struct {
 		label, found string
@@ -140,7 +141,9 @@ func TestSeveralDisksAreUsedAsOne(t *testing.T) {
 			joined, good},
 		"after a reboot, found by the system": {"rollout", "dev/md/rollout", nil, nil, joined, good},
 		"after a reboot":                      {"rollout", "", nil, []string{assemble}, joined, good},
-		"without the program": {"", "", []string{"mdadm"}, []string{assemble, create}, "/dev/nvme1n1",
+		"an array of too few disks": {"", "", []string{assemble, create}, []string{assemble, create, stop},
+			"/dev/nvme1n1", "rollout: only the first of its 2 disks is used: mdadm refused\n"},
+		"without the program": {"", "", []string{"mdadm"}, []string{assemble, create, stop}, "/dev/nvme1n1",
 			"rollout: only the first of its 2 disks is used: mdadm refused\n"},
 	} {
 		m := newComputer(t)
