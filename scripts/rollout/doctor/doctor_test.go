@@ -89,7 +89,8 @@ func TestReportJSONIsStable(t *testing.T) {
       "name": "refused before it asked",
       "status": "skip",
       "latency_ms": 0,
-      "note": "list: sdk: put: put object x: 403 \u003cForbidden\u003e (first do what refused, and says why says)"
+      "note": "list: sdk: put: put object x: 403 \u003cForbidden\u003e",
+      "follows": "refused, and says why"
     },
     {
       "name": "silent",
@@ -148,14 +149,15 @@ func TestTextPrinterShowsChecksAndRemedies(t *testing.T) {
     put: put object x: 403 <Forbidden>
     → the driver's
 – refused before it asked       0 ms
-    not checked: list: sdk: put: put object x: 403 <Forbidden> (first do what refused, and says why says)
+    list: sdk: put: put object x: 403 <Forbidden>
+    → first do what refused, and says why says
 ✗ silent                 10000 ms
     it took longer than 10s: ask: context deadline exceeded
     → look at the network
 ✗ broken                     0 ms
     broken
 ✓ fine again                 0 ms  a fact
-2 pass, 4 fail, 1 not checked — total 10043 ms
+2 pass, 4 fail, 1 skipped — total 10043 ms
 `
 		if d := cmp.Diff(want, out.String()); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
@@ -165,7 +167,7 @@ func TestTextPrinterShowsChecksAndRemedies(t *testing.T) {
 		write(h.Result(report.Checks[0]))
 		write(h.Summary(report.Summary))
 		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n" +
-			"\x1b[31m2 pass, 4 fail, 1 not checked — total 10043 ms\x1b[0m\n"
+			"\x1b[31m2 pass, 4 fail, 1 skipped — total 10043 ms\x1b[0m\n"
 		if d := cmp.Diff(coloured, out.String()); d != "" {
 			t.Errorf("in colours (-want +got)\n%s", d)
 		}

@@ -39,7 +39,9 @@ type Result struct {
 	LatencyMS int64  `json:"latency_ms"`
 	Found     string `json:"found,omitempty"` // what there is, for people; only of a passed one
 	Error     string `json:"error,omitempty"` // with the remedy; only of a failure
-	Note      string `json:"note,omitempty"`  // why the check says nothing; only of a skipped one
+	Note      string `json:"note,omitempty"`  // why the check says nothing, or what failed; only of a skipped one
+	// Follows is the earlier check whose remedy comes first; only of one that failed and is skipped.
+	Follows string `json:"follows,omitempty"`
 
 	wrong, remedy string // parts for people
 }
@@ -123,8 +125,7 @@ func (r Result) following(cause string) Result {
 	if len(wrong) > maxWrong {
 		wrong = append(wrong[:maxWrong], '…')
 	}
-	return Result{Name: r.Name, Status: Skip, LatencyMS: r.LatencyMS,
-		Note: string(wrong) + " (first do what " + cause + " says)"}
+	return Result{Name: r.Name, Status: Skip, LatencyMS: r.LatencyMS, Note: string(wrong), Follows: cause}
 }
 
 // without renders an error without its remedies.

@@ -30,7 +30,10 @@ func (h TextPrinter) Result(r Result) error {
 	if r.Found != "" {
 		text += "  " + h.in(dim, r.Found)
 	}
-	if r.Note != "" {
+	switch {
+	case r.Follows != "":
+		text += "\n    " + r.Note + "\n    → first do what " + r.Follows + " says"
+	case r.Note != "":
 		text += "\n    not checked: " + r.Note
 	}
 	if r.wrong != "" {
@@ -51,7 +54,7 @@ func (h TextPrinter) Summary(s Summary) error {
 	}
 	text := fmt.Sprintf("%d pass, %d fail", s.Passed, s.Failed)
 	if s.Skipped > 0 {
-		text += fmt.Sprintf(", %d not checked", s.Skipped)
+		text += fmt.Sprintf(", %d skipped", s.Skipped)
 	}
 	text += fmt.Sprintf(" — total %d ms", s.TotalLatencyMS)
 	_, err := fmt.Fprintln(h.Out, h.in(colour, text))
