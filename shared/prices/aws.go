@@ -41,7 +41,7 @@ func aws() cost.Prices {
 		},
 		Classes: map[string]float64{cost.Spot: 0.45},
 		Positions: []cost.Position{
-			{Name: S3Puts, Price: 0.005 / 1000, Run: 11, Shard: 1.07},
+			{Name: S3Puts, Price: 0.005 / 1000, Run: 11, Shard: 1.07, MachineHour: 60}, // a checkpoint a minute
 			{Name: S3Gets, Price: 0.0004 / 1000, Run: 16, Shard: 2.07},
 			{Name: DynamoDBWrites, Price: 0.625 / 1e6, Run: 18, Shard: 2.16, MachineHour: 352},
 			{Name: DynamoDBReads, Price: 0.125 / 1e6, Run: 11, Shard: 2.2, MachineHour: 940},
