@@ -122,7 +122,7 @@ variable "operators" {
 }
 
 variable "email" {
-  description = "Who gets alerts, budget notices and what happens to runs and machines. Empty notifies nobody."
+  description = "Who gets alerts, budget notices and what happens to runs and machines. Empty sends no e-mail."
   type        = string
   default     = ""
 }

@@ -323,7 +323,7 @@ func TestOptionsChangeTheDeployment(t *testing.T) {
 			return err == nil && found && strings.Contains(string(program), "const Told = "+message) &&
 				strings.Contains(log.text("filter"), `"rollout-reclaim"`)
 		}},
-		"nobody to tell": {nil, func(d deployment) bool {
+		"without an address no e-mail": {nil, func(d deployment) bool {
 			return len(d.of("google_monitoring_alert_policy")) == 1
 		}},
 		"machines that wait for capacity": {map[string]any{

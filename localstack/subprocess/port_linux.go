@@ -8,7 +8,7 @@ import (
 
 // ReservePort reserves a free port of 127.0.0.1 for a program that can only be told its port.
 // Until release is called, only programs that ask for this very port get it, one after the
-// other: the kernel gives it to nobody who asks for any port.
+// other: the kernel never gives it to a program that asks for any port.
 func ReservePort() (port int, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
