@@ -65,6 +65,7 @@ func trainingResumesOnAnotherMachine(t *testing.T, c Cloud) {
 		d.Upload(fmt.Sprintf("prompts/training-%d.toml", minibatches), config)
 		id = d.Put(key, TrainingRows)
 		if !d.interruptTraining(id) {
+			Eventually(t, "the machines of the training end", func() bool { return len(d.Machines()) == 0 })
 			continue
 		}
 		Eventually(t, "the training ends", func() bool { return d.HasEnded(id) })

@@ -1,6 +1,7 @@
 package deployed
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"rollout/localstack/gcp/iam"
 	"rollout/localstack/scenarios"
 	"rollout/localstack/subprocess"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
+	"rollout/shared/host"
 	"rollout/shared/record"
 	"rollout/shared/snapshot"
 )
@@ -26,21 +30,22 @@ const trainer = "trainer"
 func TestGrantsOfTrainers(t *testing.T) {
 	f := newFixture(t, deployment+"[[pool]]\nname = \"trainers\"\nmodel = \"rollout/tiny\"\nexecutor = \"train\"\n",
 		map[string]any{"operators": []string{"user:" + operator}})
-	j := job{key: "prompts/training.jsonl", lines: scenarios.TrainingRows,
-		toml: strings.Replace(scenarios.TrainingConfig(8), "every_steps = 5", "every_steps = 3", 1)}
-	want := f.local(t, "mock", j)
 	f.Policy.Needed() // and forget what the deployment needed
-	first := f.trainer(t)
-	run := f.submit(t, j)
-	f.eventually(t, "the training has a snapshot", func() bool {
-		page, err := f.Ports.Docs.List(t.Context(), snapshot.Key(run, ""), "", 10)
-		return err == nil && len(page) > 0
-	})
-	first.kill()
-	f.trainer(t)
-	f.awaitEnd(t, run)
+	var run identity.RunID
+	var want map[string]string
+	for minibatches := 8; ; minibatches *= 4 { // a step that is over too soon can't be interrupted
+		j := job{key: fmt.Sprintf("prompts/training-%d.jsonl", minibatches), lines: scenarios.TrainingRows,
+			toml: strings.Replace(scenarios.TrainingConfig(minibatches), "every_steps = 5", "every_steps = 3", 1)}
+		var second *process
+		if run, second = f.interrupt(t, j); f.attempt(t, run) > 1 {
+			want = f.local(t, "mock", j)
+			break
+		}
+		t.Logf("the training %s ended before it was interrupted", run)
+		second.kill() // it would take the next one
+	}
 	scenarios.WantFiles(t, f.Ports.Blobs, run, want)
-	f.prunes(t, string(run), want[record.ModelFile])
+	f.prunes(t, run, want[record.ModelFile])
 	for _, d := range f.Policy.Denied() {
 		t.Errorf("the plan lacks a grant: %v", d)
 	}
@@ -53,6 +58,32 @@ func TestGrantsOfTrainers(t *testing.T) {
 	}
 }
 
+// interrupt submits a training and kills its worker after the first snapshot. It returns the run
+// when it has ended, and the worker that came then.
+func (f *fixture) interrupt(t *testing.T, j job) (run identity.RunID, second *process) {
+	t.Helper()
+	first := f.trainer(t)
+	run = f.submit(t, j)
+	f.eventually(t, "the training has a snapshot", func() bool {
+		page, err := f.Ports.Docs.List(t.Context(), snapshot.Key(run, ""), "", 10)
+		return err == nil && len(page) > 0
+	})
+	first.kill()
+	second = f.trainer(t)
+	f.awaitEnd(t, run)
+	return run, second
+}
+
+// attempt returns the attempt by which the only shard of a run ended.
+func (f *fixture) attempt(t *testing.T, run identity.RunID) int {
+	t.Helper()
+	var doc shard.Doc
+	if _, _, err := host.Load(t.Context(), f.Ports.Docs, identity.ShardKey(run, 0), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Attempt
+}
+
 // neededOtherwise reports whether a machine needs the grant before and after its work, or for
 // messages that it can't read, or to be told that an object is absent, which Cloud Storage
 // otherwise forbids to read. TestGrants tests these for machines that answer prompts.
@@ -62,21 +93,21 @@ func neededOtherwise(g iam.Grant) bool {
 }
 
 // prunes lets an operator work with the snapshots of a training, and checks the weights.
-func (f *fixture) prunes(t *testing.T, run, weights string) {
+func (f *fixture) prunes(t *testing.T, run identity.RunID, weights string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "state")
-	all := f.snapshots(t)
+	all := f.snapshots(t, run)
 	oldest := all[len(all)-1].ID
-	for _, arguments := range [][]string{{"list", "--run", run}, {"show", oldest}, {"restore", oldest, to},
-		{"prune", "--run", run, "--keep-last", "0"}} {
+	for _, arguments := range [][]string{{"list", "--run", string(run)}, {"show", oldest},
+		{"restore", oldest, to}, {"prune", "--run", string(run), "--keep-last", "0"}} {
 		if err := f.rollout(t.Context(), operator, append([]string{"snapshot"}, arguments...)...); err != nil {
 			t.Errorf("snapshot %v: %v", arguments, err)
 		}
 	}
-	if left := f.snapshots(t); len(left) != 1 || left[0].Label == "" {
+	if left := f.snapshots(t, run); len(left) != 1 || left[0].Label == "" {
 		t.Errorf("after a prune there are %v, want the labeled one of the end", left)
 	}
-	if err := f.rollout(t.Context(), operator, "snapshot", "restore", f.snapshots(t)[0].ID, to+"-end"); err != nil {
+	if err := f.rollout(t.Context(), operator, "snapshot", "restore", f.snapshots(t, run)[0].ID, to+"-end"); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(filepath.Join(to+"-end", record.ModelFile)); err != nil || string(text) != weights {
@@ -84,11 +115,11 @@ func (f *fixture) prunes(t *testing.T, run, weights string) {
 	}
 }
 
-// snapshots are those of the installation, the newest first.
-func (f *fixture) snapshots(t *testing.T) []snapshot.Snapshot {
+// snapshots are those of a run, the newest first.
+func (f *fixture) snapshots(t *testing.T, run identity.RunID) []snapshot.Snapshot {
 	t.Helper()
 	s := snapshot.Store{Blobs: f.Ports.Blobs, Docs: f.Ports.Docs, Clock: f.Ports.Clock}
-	all, err := s.List(t.Context(), snapshot.Filter{})
+	all, err := s.List(t.Context(), snapshot.Filter{Run: run})
 	if err != nil || len(all) == 0 {
 		t.Fatalf("the snapshots are %v, %v", all, err)
 	}
