@@ -21,7 +21,7 @@ import (
 // stay, and the upload is not run again. On AWS reclaim's steps have the rights of its function,
 // on Google Cloud those of the test.
 func documentsExpire(t *testing.T, c Cloud) {
-	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
+	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, Faults: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
 	parent := d.Put("prompts/x.jsonl", SimplePrompts(60))
 	first := d.AwaitEnd(parent)
 	d.awaitIndexed(1)
