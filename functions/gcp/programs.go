@@ -207,7 +207,7 @@ func serveLeave(_ context.Context, s *gcp.Stack) http.Handler {
 // demand the role of an invoker, and requests without an identity token are refused
 // here, too.
 func serveAPI(_ context.Context, s *gcp.Stack) http.Handler {
-	service := api.New(s.Ports, s.Deployment, gcp.ProfileOf(s.Deployment))
+	service := api.New(s.Ports, s.Deployment, gcp.ProfileOf(s.Deployment)).Throttled()
 	v := probes.Probes{Ping: s.Ports.Docs.Ping}
 	if slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 		return service.TokenHandler(s.Secrets, s.Ports.Log, v)

@@ -65,15 +65,15 @@ func refuseOtherSites(next http.Handler) http.Handler {
 }
 
 // GuardFunc accepts requests that admitted reports as authenticated elsewhere, by a
-// cloud for example, and bounds answers.
+// cloud for example, and bounds answers. It refuses requests of other sites as GuardSessions does.
 func (b Bounds) GuardFunc(admitted func(*http.Request) bool, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return refuseOtherSites(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admitted(r) {
 			WriteError(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests that are signed")
 			return
 		}
 		b.serve(w, r, next)
-	})
+	}))
 }
 
 // Within returns a handler that bounds the requests to next.

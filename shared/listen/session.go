@@ -24,8 +24,8 @@ const (
 	sessionLasts  = 12 * time.Hour
 	maxSignIn     = 4 << 10 // bytes of a request to sign in
 
-	// wrongTokenTakes is how long a wrong token waits for its answer. One waits at a time, so that
-	// a process refuses no more than two a second.
+	// wrongTokenTakes is how long a wrong token waits for its answer. One waits at a time, and
+	// others are told to come back, so that a process tries no more than two a second.
 	wrongTokenTakes = 500 * time.Millisecond
 )
 
@@ -106,7 +106,12 @@ func (s *Sessions) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.needed() && !sameToken(body.Token, s.token) {
-		s.delay(r)
+		if !s.delay(r) {
+			w.Header().Set("Retry-After", "1")
+			WriteError(w, http.StatusTooManyRequests, fault.Throttled.String(),
+				"too many wrong tokens: ask again after the seconds in the header Retry-After")
+			return
+		}
 		WriteError(w, http.StatusUnauthorized, fault.Denied.String(),
 			"this is not the token: it is the value of the secret "+TokenSecret)
 		return
@@ -119,12 +124,13 @@ func (s *Sessions) signIn(w http.ResponseWriter, r *http.Request) {
 	s.answerCookie(w, r, strconv.FormatInt(expiry, 10)+"."+s.mac(expiry), int(sessionLasts.Seconds()))
 }
 
-// delay waits until a wrong token may be answered, or the client has left.
-func (s *Sessions) delay(r *http.Request) {
+// delay waits until a wrong token may be answered, or the client has left. It returns false at once
+// if another one waits.
+func (s *Sessions) delay(r *http.Request) bool {
 	select {
 	case s.wrong <- struct{}{}:
-	case <-r.Context().Done():
-		return
+	default:
+		return false
 	}
 	defer func() { <-s.wrong }()
 	timer := time.NewTimer(wrongTokenTakes)
@@ -133,6 +139,7 @@ func (s *Sessions) delay(r *http.Request) {
 	case <-timer.C:
 	case <-r.Context().Done():
 	}
+	return true
 }
 
 func (s *Sessions) answerCookie(w http.ResponseWriter, r *http.Request, value string, seconds int) {

@@ -176,3 +176,47 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestOneWrongTokenIsTriedAtATime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "s3cr3t")
+	codes := make(chan int)
+	for range 40 {
+		go func() {
+			w := s.ask(http.MethodPost, listen.SessionPath, `{"token":"guess"}`)
+			if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "1" {
+				t.Errorf("Retry-After is %q", w.Header().Get("Retry-After"))
+			}
+			codes <- w.Code
+		}()
+	}
+	got := map[int]int{}
+	for range 40 {
+		got[<-codes]++
+	}
+	if got[http.StatusUnauthorized] == 0 || got[http.StatusUnauthorized]+got[http.StatusTooManyRequests] != 40 {
+		t.Errorf("the answers are %v", got)
+	}
+}
+
+func TestOtherSitesChangeNothingBehindACloudsGuard(t *testing.T) {
+	t.Parallel()
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { listen.WriteJSON(w, http.StatusOK, "data") })
+	admitted := func(r *http.Request) bool { return r.Header.Get("Signed") != "" }
+	s := &site{t: t, serve: listen.Bounds{}.GuardFunc(admitted, next)}
+	for name, c := range map[string]struct {
+		method string
+		header []string
+		want   int
+	}{
+		"a client":                {"POST", []string{"Signed", "1"}, 200},
+		"another site":            {"POST", []string{"Signed", "1", "Sec-Fetch-Site", "cross-site"}, 403},
+		"another site that looks": {"GET", []string{"Signed", "1", "Sec-Fetch-Site", "cross-site"}, 200},
+		"an old browser":          {"POST", []string{"Signed", "1", "Origin", "https://evil.example"}, 403},
+		"without a signature":     {"POST", nil, 403},
+	} {
+		if w := s.ask(c.method, "/data", "", c.header...); w.Code != c.want {
+			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, c.want)
+		}
+	}
+}
