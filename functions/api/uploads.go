@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -199,7 +200,7 @@ func (s *Service) dryRun(ctx context.Context, f record.File, c config.Run, engin
 		return out, err
 	}
 	out.Rows, out.BadLines, out.Duplicates, out.Dialect, out.Model = r.Items, r.Bad, r.Duplicates, r.Dialect, r.Model
-	out.Tokens, out.Warnings = &tokens, []string{}
+	out.Tokens, out.Warnings = &tokens, r.Warnings
 	return out, nil
 }
 
@@ -213,19 +214,30 @@ func (s *Service) openUpload(ctx context.Context, f record.File, limit int64) (i
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if f.Input.Packed == "" || limit <= 0 {
-		limit = 1 << 62
+	if f.Input.Packed == "" {
+		limit = math.MaxInt64
 	}
-	return unpackedUpload{io.LimitReader(u, limit), u, r}, nil
+	return &unpackedUpload{u, r, limit, limit}, nil
 }
 
-// unpackedUpload closes the file with its unpacked content.
+// unpackedUpload is the content of a file. It is Invalid if it has more bytes than the limit, as for a
+// run. Closing it closes the file, too.
 type unpackedUpload struct {
-	io.Reader
-	content, file io.Closer
+	content     io.ReadCloser
+	file        io.Closer
+	left, limit int64
 }
 
-func (u unpackedUpload) Close() error { return errors.Join(u.content.Close(), u.file.Close()) }
+func (u *unpackedUpload) Read(b []byte) (int, error) {
+	n, err := u.content.Read(b)
+	if u.left -= int64(n); u.left < 0 {
+		return 0, &fault.Error{Kind: fault.Invalid, Remedy: "raise input.max_unpacked, or split it",
+			Err: fmt.Errorf("the archive unpacks to more than %d bytes", u.limit)}
+	}
+	return n, err
+}
+
+func (u *unpackedUpload) Close() error { return errors.Join(u.content.Close(), u.file.Close()) }
 
 // startUpload makes a run of a file: it puts its config and a copy of it under prompts/.
 func (s *Service) startUpload(r *http.Request) (int, any, error) {

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"rollout/functions/api"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/secret"
@@ -98,5 +101,27 @@ func TestAnUploadStartsAsARunOfItsName(t *testing.T) {
 	b, err := input.ReadObject(t.Context(), d.ports.Blobs, "prompts/mine.toml", 1<<20)
 	if err != nil || !strings.Contains(string(b), "max_tokens = 7") {
 		t.Errorf("the config is %q, %v", b, err)
+	}
+}
+
+func TestACheckRefusesAnArchiveThatUnpacksToTooMuch(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	var packed strings.Builder
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(strings.Repeat(`{"prompt":"one"}`+"\n", 100))); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	d.uploaded("file-1", "nightly.jsonl.gz", packed.String())
+	f := hosttest.Load[record.File](t, d.ports, record.FileKey("file-1"))
+	f.Input.Packed = input.Gzip
+	d.save(record.FileKey("file-1"), f)
+	h := d.Handler(secret.Value{}, d.probes(), d.Uploads())
+	for limit, want := range map[int]int{100: 400, 1 << 20: 200} {
+		body := fmt.Sprintf(`{"set":["input.max_unpacked=%d"]}`, limit)
+		w := ask(t, h, request{method: http.MethodPost, path: "/v1/files/file-1/check", body: body})
+		if w.Code != want || want == 400 && !strings.Contains(w.Body.String(), "more than 100 bytes") {
+			t.Errorf("%d bytes: %d %s", limit, w.Code, w.Body)
+		}
 	}
 }

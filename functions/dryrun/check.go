@@ -66,9 +66,9 @@ type Options struct {
 	// Each is called for every line that the run would ask, in order, with the line's bytes, which are
 	// valid until it returns. With it, the Report has no members, endpoints and requests.
 	Each func(line []byte, it *dialect.Item) error
-	// Bad is called for every line that the run would refuse.
+	// Bad is called for every line that the run would refuse. With it, no warning describes a bad line.
 	Bad func(line uint64, why error)
-	// Enough is asked before each line. Once it returns true, the check ends there.
+	// Enough is asked before each line and each read. Once it returns true, the check ends there.
 	Enough func() bool
 }
 
@@ -89,7 +89,7 @@ func Check(ctx context.Context, c config.Run, engine config.Engine, files []File
 			return r, err
 		}
 	}
-	if r.Bad > MaxWarnings {
+	if r.Bad > MaxWarnings && o.Bad == nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d more bad lines", r.Bad-MaxWarnings))
 	}
 	if len(k.ids) == maxIDs {
@@ -119,8 +119,11 @@ func (k *checking) file(ctx context.Context, f File) error {
 		return err
 	}
 	defer u.Close() // opened for reading: closing loses nothing
-	content := bufio.NewReaderSize(u, submit.HeadSize)
+	content := bufio.NewReaderSize(&asking{u, ctx, k.Enough}, submit.HeadSize)
 	head, err := content.Peek(submit.HeadSize)
+	if errors.Is(err, errEnough) {
+		return nil
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -137,7 +140,7 @@ func (k *checking) file(ctx context.Context, f File) error {
 			return nil
 		}
 		l, err := lines.Next()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, errEnough) {
 			return nil
 		}
 		if err != nil {
@@ -150,7 +153,7 @@ func (k *checking) file(ctx context.Context, f File) error {
 		it, err := k.line(l)
 		switch {
 		case err != nil:
-			if k.report.Bad++; k.report.Bad <= MaxWarnings {
+			if k.report.Bad++; k.report.Bad <= MaxWarnings && k.Bad == nil {
 				k.report.Warnings = append(k.report.Warnings, fmt.Sprintf("%s: %v", k.At(path, l.Number), err))
 			}
 			if k.Bad != nil {
@@ -164,6 +167,26 @@ func (k *checking) file(ctx context.Context, f File) error {
 			}
 		}
 	}
+}
+
+// asking reads until enough was read or the context has ended, also within a long line.
+type asking struct {
+	from   io.Reader
+	ctx    context.Context
+	enough func() bool
+}
+
+// errEnough ends a check before the end of a file.
+var errEnough = errors.New("enough was read")
+
+func (a *asking) Read(b []byte) (int, error) {
+	if err := a.ctx.Err(); err != nil {
+		return 0, fault.WithKind(fault.Canceled, err, "check a file")
+	}
+	if a.enough != nil && a.enough() {
+		return 0, errEnough
+	}
+	return a.from.Read(b)
 }
 
 // line parses a line. It returns the error of one that the run would refuse.
