@@ -12,7 +12,7 @@ import (
 const maxPoints = 120
 
 // History is how a run went on, for plots: a point for each time in which something was saved. It
-// covers the whole life of the run with ever longer times between points, in about 1 KiB of the
+// covers the whole life of the run with ever longer times between points, in about 2 KiB of the
 // state, and is never a reason to save one.
 type History struct {
 	// Every is the time of a point in seconds: of several in one, the last stands.
@@ -20,7 +20,8 @@ type History struct {
 	Points []Point
 }
 
-// Point is how far a run was at a time.
+// Point is how far a run was at a time. What a child run keeps from its parent is not in it: that is
+// not its work.
 type Point struct {
 	At       int // seconds since the run's first dispatch
 	Done     int // items with an answer, so far
@@ -103,13 +104,16 @@ func (h *History) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// recordHistory adds how far the run is now.
+// recordHistory adds how far the run is now. What it keeps counts from the end of planning on.
 func (d *decider) recordHistory() {
 	if d.StartedAt.IsZero() || d.now.Before(d.StartedAt) {
 		return
 	}
 	p := Point{At: int(d.now.Sub(d.StartedAt) / time.Second), Done: d.Counts.OK, Failed: d.Counts.Failed,
 		InFlight: d.world.InFlight, Tokens: d.Counts.CompletionTokens}
+	if kept := d.world.KeptCounts; d.Complete {
+		p.Done, p.Failed, p.Tokens = p.Done-kept.OK, p.Failed-kept.Failed, p.Tokens-kept.CompletionTokens
+	}
 	if n := len(d.History.Points); n > 0 {
 		p.At = max(p.At, d.History.Points[n-1].At) // the clocks of two processes may differ
 	}

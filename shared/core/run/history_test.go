@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 )
 
 func TestHistoryCoversTheWholeLifeInFewPoints(t *testing.T) {
@@ -75,5 +76,22 @@ func TestStepsRecordHowFarTheRunIs(t *testing.T) {
 	want := []run.Point{{InFlight: 7}, {At: 5, Done: 2, InFlight: 7, Tokens: 30}}
 	if d := cmp.Diff(want, s.History.Points); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestTheHistoryOfAChildRunHasNoKeptRows(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	kept := shard.Counts{OK: 40, Failed: 3, Kept: 43, CompletionTokens: 900}
+	w := run.Observed{Shards: 2, Items: 50, Pool: 8, Workers: 1, KeptCounts: kept}
+	s, _ := run.Step(run.New("01JD2ZQ4T5W0M1X9YB7R3K8CVE"), w, run.Rules{}, nil, at)
+	w.Complete = true
+	s, _ = run.Step(s, w, run.Rules{}, nil, at.Add(5*time.Second))
+	var done run.Event
+	done.Kind, done.Shard, done.Counts.OK, done.Counts.CompletionTokens = run.ShardDone, 0, 2, 30
+	s, _ = run.Step(s, w, run.Rules{}, []run.Event{done}, at.Add(9*time.Second))
+	want := []run.Point{{}, {At: 5}, {At: 9, Done: 2, Tokens: 30}}
+	if d := cmp.Diff(want, s.History.Points); d != "" || s.Counts.OK != 42 {
+		t.Errorf("%d answers, points (-want +got):\n%s", s.Counts.OK, d)
 	}
 }
