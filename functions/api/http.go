@@ -36,7 +36,7 @@ import (
 //	GET  /v1/runs/{id}/history        {"start":…,"points":[HistoryPoint…]}
 //	GET  /v1/runs/{id}/errors         {"classes":[FailedClass…],"finish_reasons":{…}}; see package diagnosis
 //	GET  /v1/runs/{id}/items?limit=&after=&class=&finish_reason=&min_score=&max_score=&q=
-//	                                  {"items":[ListedItem…],"next":…,"scanned":n,"of":n}
+//	                                  {"items":[ListedItem…],"next":…,"scanned":n,"unread":n,"of":n}
 //	GET  /v1/runs/{id}/items/{index}  ItemDetail
 //	GET  /v1/runs/{id}/rollout        RolloutDetail, of a rollout
 //	GET  /v1/runs/{id}/training       TrainingDetail, of a training

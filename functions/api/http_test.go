@@ -65,7 +65,7 @@ func TestEndpoints(t *testing.T) {
 		"explanation of an item":  {get(a + "/explain?item=x%2F1"), 404, `the input prompts/nightly.jsonl is gone`},
 		"history":                 {get(a + "/history"), 200, `{"start":null,"points":[]}`},
 		"errors":                  {get(a + "/errors"), 200, `{"classes":[],"finish_reasons":{}}`},
-		"items":                   {get(a + "/items"), 200, `{"items":[],"next":null,"scanned":0,"of":0}`},
+		"items":                   {get(a + "/items"), 200, `{"items":[],"next":null,"scanned":0,"unread":0,"of":0}`},
 		"items of a bad score":    {get(a + "/items?min_score=x"), 400, `min_score=x must be a number`},
 		"items behind nothing":    {get(a + "/items?after=x"), 400, `"kind":"invalid"`},
 		"too many items":          {get(a + "/items?limit=201"), 400, `from 1 to 200`},

@@ -117,8 +117,9 @@ func (s *Service) getItems(r *http.Request) (int, any, error) {
 		Items   []diagnosis.ListedItem `json:"items"`
 		Next    *string                `json:"next"`
 		Scanned uint64                 `json:"scanned"`
+		Unread  uint64                 `json:"unread"` // of those, items whose rows are too long to be read here
 		Of      uint64                 `json:"of"`
-	}{p.Items, next, p.Scanned, p.Of}, nil
+	}{p.Items, next, p.Scanned, p.Unread, p.Of}, nil
 }
 
 // ItemDetail is one item, as GET /v1/runs/{id}/items/{index} answers it.
@@ -127,21 +128,22 @@ type ItemDetail struct {
 	ID       string                `json:"id"`
 	State    diagnosis.ListedState `json:"state"`
 	Request  json.RawMessage       `json:"request"` // diagnosis.ShownRequest; null if there is none
-	Answer   json.RawMessage       `json:"answer"`  // itemAnswer; null before it has one
+	Answer   *itemAnswer           `json:"answer"`  // null before it has one
 	Error    *itemError            `json:"error"`
 	Score    *float64              `json:"score"` // of the row
 	Scores   json.RawMessage       `json:"scores"`
 	Attempts uint64                `json:"attempts"` // claims of its shard
 	Timings  itemTimings           `json:"timings"`
 	Where    json.RawMessage       `json:"where"` // diagnosis.ItemReport
-	// Truncated are the members that are shortened.
+	// Truncated are the members that are shortened, such as "answer" for its texts, and "answer.row".
 	Truncated []string `json:"truncated"`
 }
 
 type itemAnswer struct {
-	Answers          []diagnosis.ShownAnswer `json:"answers"`
-	PromptTokens     *int64                  `json:"prompt_tokens"`
-	CompletionTokens *int64                  `json:"completion_tokens"`
+	Answers          json.RawMessage `json:"answers"` // diagnosis.ShownAnswer
+	Row              json.RawMessage `json:"row"`     // of the run's files: it has also what is not a text
+	PromptTokens     *int64          `json:"prompt_tokens"`
+	CompletionTokens *int64          `json:"completion_tokens"`
 }
 
 type itemError struct {
@@ -156,11 +158,12 @@ type itemTimings struct {
 
 // Parts of an item, in bytes.
 const (
-	itemRequest = 18 << 10
-	itemAnswers = 26 << 10
-	itemScores  = 4 << 10
-	itemWhere   = 10 << 10
-	itemText    = 2 << 10
+	itemRequest  = 18 << 10
+	itemAnswers  = 20 << 10 // and the row has what they leave of itemAnswered
+	itemAnswered = 26 << 10
+	itemScores   = 4 << 10
+	itemWhere    = 10 << 10
+	itemText     = 2 << 10
 )
 
 // getItem answers with one item.
@@ -191,10 +194,7 @@ func (s *Service) getItem(r *http.Request) (int, any, error) {
 			d.Truncated = append(d.Truncated, "error")
 		}
 	}
-	var answer *itemAnswer
-	if len(it.Answers) > 0 {
-		answer = &itemAnswer{it.Answers, it.PromptTokens, it.CompletionTokens}
-	}
+	var answer itemAnswer
 	scores := it.Scores
 	if scores == nil {
 		scores = map[string]grade.RowScore{}
@@ -205,7 +205,7 @@ func (s *Service) getItem(r *http.Request) (int, any, error) {
 		to    *json.RawMessage
 		most  int
 	}{
-		{"request", it.Request, &d.Request, itemRequest}, {"answer", answer, &d.Answer, itemAnswers},
+		{"request", it.Request, &d.Request, itemRequest}, {"answer", it.Answers, &answer.Answers, itemAnswers},
 		{"scores", scores, &d.Scores, itemScores}, {"where", it.ItemReport, &d.Where, itemWhere},
 	} {
 		b, short, err := encodeShort(part.value, part.most)
@@ -215,6 +215,17 @@ func (s *Service) getItem(r *http.Request) (int, any, error) {
 		if *part.to = b; short {
 			d.Truncated = append(d.Truncated, part.name)
 		}
+	}
+	if len(it.Answers) > 0 {
+		row, short, err := encodeShort(it.Output, itemAnswered-len(answer.Answers))
+		if err != nil {
+			return 0, nil, err
+		}
+		if short {
+			d.Truncated = append(d.Truncated, "answer.row")
+		}
+		answer.Row, answer.PromptTokens, answer.CompletionTokens = row, it.PromptTokens, it.CompletionTokens
+		d.Answer = &answer
 	}
 	slices.Sort(d.Truncated)
 	return http.StatusOK, d, nil

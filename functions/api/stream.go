@@ -21,6 +21,7 @@ const (
 	streamEvery  = time.Second      // between two looks at what changed
 	streamAlive  = 15 * time.Second // until a comment says that the stream lives
 	streamStall  = 10 * time.Second // for which a client may read nothing
+	streamLasts  = 10 * time.Minute // then the browser asks again, and must still be signed in
 	maxStreams   = 64
 	streamedRuns = 50
 )
@@ -31,6 +32,7 @@ type streams struct {
 	service *Service
 	ended   <-chan struct{}
 	open    chan struct{} // has one for each stream
+	lasts   time.Duration // of a stream
 
 	mu     sync.Mutex
 	cached map[identity.RunID]cachedEvent // "" is the overview
@@ -47,11 +49,12 @@ type cachedEvent struct {
 //	event: overview   streamOverview: the first runs and the workers, small
 //	event: run        Status of the run that the request names
 //
-// An event comes when something has changed, at most once a second. Only a process that lives as
+// An event comes when something has changed, at most once a second. A stream ends after 10 minutes:
+// browsers open it again by themselves, if they are still signed in. Only a process that lives as
 // long as a browser looks can serve it; elsewhere clients ask again with If-None-Match.
 func (s *Service) Stream(ctx context.Context) Mount {
 	return Mount{Paths: []string{"/v1/stream"}, Handler: &streams{service: s, ended: ctx.Done(),
-		open: make(chan struct{}, maxStreams), cached: map[identity.RunID]cachedEvent{}}}
+		open: make(chan struct{}, maxStreams), lasts: streamLasts, cached: map[identity.RunID]cachedEvent{}}}
 }
 
 func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -91,10 +94,12 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.follow(r.Context(), out, of)
 }
 
-// follow writes what changes until the client leaves or the process ends.
+// follow writes what changes until the client leaves, its time is over or the process ends.
 func (s *streams) follow(ctx context.Context, out *eventWriter, of []identity.RunID) {
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(ctx, s.lasts)
+	defer cancel()
 	sent := make([][]byte, len(of))
 	for {
 		for i, id := range of {
@@ -207,7 +212,7 @@ func (s *Service) streamOverview(ctx context.Context) (o streamOverview, err err
 	if err != nil {
 		return o, err
 	}
-	page, all, err := s.runsPage(ctx, runsQuery{limit: streamedRuns, bytes: overviewRuns}, workers)
+	page, all, err := s.runsPage(ctx, runsQuery{limit: streamedRuns, bytes: streamedRuns * maxStatus}, workers)
 	if err != nil {
 		return o, err
 	}

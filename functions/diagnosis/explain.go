@@ -79,6 +79,7 @@ type Explainer struct {
 	timings health.Timings
 	// deployment has the settings of the engines.
 	deployment config.Deployment
+	samples    samples // of failures
 }
 
 // NewExplainer returns the explainer of a deployment, which reads through r.

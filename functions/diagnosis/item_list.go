@@ -3,9 +3,11 @@ package diagnosis
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"rollout/functions/status"
+	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
@@ -13,6 +15,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/result"
+	"rollout/shared/shardtable"
 )
 
 // lister goes over a run's items in input order.
@@ -28,6 +31,7 @@ type lister struct {
 	entries *result.JoinedEntries // of an ended run's files; nil if there are none
 	began   time.Time
 	scanned uint64
+	unread  uint64 // of these, items whose rows are too long to be read
 	bytes   int64
 }
 
@@ -133,6 +137,7 @@ func (l *lister) shard(ctx context.Context, loc input.Location, from uint64,
 			}
 		case !rest.wanted:
 			l.scanned++
+			l.unread += rest.unread
 			continue
 		default:
 			it.state, it.class = rest.state, rest.class
@@ -147,6 +152,9 @@ func (l *lister) shard(ctx context.Context, loc input.Location, from uint64,
 			return &it.item, err
 		}
 		l.scanned++
+		if !has {
+			l.unread += rest.unread
+		}
 	}
 	return nil, nil
 }
@@ -158,14 +166,22 @@ type rest struct {
 	class   fault.Class
 	wanted  bool
 	withRow ListedState
+	unread  uint64 // 1 if those without a row may have one that is too long to be read
+}
+
+// mark says whether all rows were read.
+func (r *rest) mark(whole bool) {
+	if !whole {
+		r.unread = 1
+	}
 }
 
 // rows returns the rows of a shard that are there, by the item's position, and what the others are.
 func (l *lister) rows(ctx context.Context, loc input.Location) (map[int]result.Row, rest, error) {
 	of := rest{state: ListedDone, wanted: !l.errorsOnly, withRow: ListedDone}
 	if l.entries != nil {
-		rows, found, err := l.joined(ctx, loc)
-		if err != nil || found {
+		rows, found, whole, err := l.joined(ctx, loc)
+		if of.mark(whole); err != nil || found {
 			return rows, of, err
 		}
 	}
@@ -173,8 +189,8 @@ func (l *lister) rows(ctx context.Context, loc input.Location) (map[int]result.R
 	if err != nil {
 		return nil, of, err
 	}
-	if kept, ok, err := l.kept(ctx, loc, d); err != nil || ok {
-		if d.State != shard.Done && !l.p.State.Done.Set.Has(d.Shard) {
+	if kept, ok, whole, err := l.kept(ctx, loc, d); err != nil || ok {
+		if of.mark(whole); d.State != shard.Done && !l.p.State.Done.Set.Has(d.Shard) {
 			of.state = ListedWaiting
 			if d.State == shard.Running {
 				of.state = ListedInHand
@@ -188,7 +204,8 @@ func (l *lister) rows(ctx context.Context, loc input.Location) (map[int]result.R
 			of.wanted = false
 			return nil, of, nil
 		}
-		rows, err := l.committed(ctx, loc, d)
+		rows, whole, err := l.committed(ctx, loc, d)
+		of.mark(whole)
 		return rows, of, err
 	case d.State == shard.Done:
 		of.state, of.class, of.wanted = ListedFailed, d.Sealed, true
@@ -202,7 +219,11 @@ func (l *lister) rows(ctx context.Context, loc input.Location) (map[int]result.R
 		of.state, of.withRow = ListedWaiting, ListedInHand
 	}
 	rows := map[int]result.Row{}
-	if d.Checkpoint != nil && l.affords(d.Checkpoint.Length) && (d.State == shard.Done || !l.errorsOnly) {
+	if d.Checkpoint == nil || d.State != shard.Done && l.errorsOnly {
+		return rows, of, nil
+	}
+	of.mark(l.affords(d.Checkpoint.Length))
+	if of.unread == 0 {
 		read, err := result.ReadCheckpoint(ctx, l.x.ports.Blobs, *d.Checkpoint, int(loc.Cut.Items))
 		if err != nil && !errors.Is(err, result.ErrLost) {
 			return nil, of, err
@@ -227,32 +248,42 @@ func addRows(to map[int]result.Row, rows []result.Row) {
 }
 
 // joined returns the rows of a shard in the files of an ended run. found is false if they have none.
-func (l *lister) joined(ctx context.Context, loc input.Location) (rows map[int]result.Row, found bool, err error) {
+// whole is false if some are too long to be read.
+func (l *lister) joined(ctx context.Context, loc input.Location) (rows map[int]result.Row, found, whole bool,
+	err error) {
 	j, err := l.entries.Find(loc.Shard(), loc.FirstItem())
 	if fault.Is(err, fault.NotFound) {
-		return nil, false, nil
+		return nil, false, true, nil
 	}
 	if err != nil || j.Items() != int(loc.Cut.Items) {
-		return nil, false, err
+		return nil, false, true, err
 	}
 	rows = map[int]result.Row{}
-	name, blobs, id := dialect.Name(l.p.Manifest.Dialect), l.x.ports.Blobs, l.p.Manifest.Run
-	switch {
-	case l.errorsOnly && j.Failed == 0:
-	case l.errorsOnly && l.affords(int64(j.Errors)):
-		b, err := input.ReadPart(ctx, blobs, record.OutputKey(id, record.ErrorsFile), int64(j.ErrorAt), int64(j.Errors))
-		if err != nil {
-			return nil, true, gone(err)
-		}
-		addRows(rows, errorRows(name, b, loc))
-	case l.affords(int64(j.Outputs + j.Errors)):
-		read, err := result.ReadJoined(ctx, blobs, id, name, j.Inherited)
-		if err != nil {
-			return nil, true, gone(err)
-		}
+	if l.errorsOnly || !l.affords(int64(j.Outputs+j.Errors)) {
+		read, whole, err := l.joinedErrors(ctx, l.p.Manifest.Run, loc, j.Inherited)
 		addRows(rows, read)
+		return rows, true, whole && l.errorsOnly, err
 	}
-	return rows, true, nil
+	name := dialect.Name(l.p.Manifest.Dialect)
+	read, err := result.ReadJoined(ctx, l.x.ports.Blobs, l.p.Manifest.Run, name, j.Inherited)
+	addRows(rows, read)
+	return rows, true, true, gone(err)
+}
+
+// joinedErrors returns the error rows of a shard in the files of an ended run, as many as may be read.
+// whole is false if there are more.
+func (l *lister) joinedErrors(ctx context.Context, run identity.RunID, loc input.Location, in shardtable.Inherited) (
+	rows []result.Row, whole bool, err error) {
+	length := min(int64(in.Errors), maxListBytes)
+	if length == 0 {
+		return nil, true, nil
+	}
+	l.bytes += length
+	b, err := input.ReadPart(ctx, l.x.ports.Blobs, record.OutputKey(run, record.ErrorsFile), int64(in.ErrorAt), length)
+	if err != nil {
+		return nil, true, gone(err)
+	}
+	return errorRows(dialect.Name(l.p.Manifest.Dialect), b, loc), length == int64(in.Errors), nil
 }
 
 // errorRows returns the error rows of a shard, which name their items.
@@ -275,68 +306,93 @@ func errorRows(name dialect.Name, b []byte, loc input.Location) (rows []result.R
 }
 
 // committed returns the rows of a shard's result. Copies, which get their rows at the run's end, are
-// left out, and so are rows that are too large to be read at once.
-func (l *lister) committed(ctx context.Context, loc input.Location, d shard.Doc) (map[int]result.Row, error) {
-	rows := map[int]result.Row{}
-	name, blobs := dialect.Name(l.p.Manifest.Dialect), l.x.ports.Blobs
-	indexed := l.p.Manifest.Config.Dedupe.Enabled
-	switch {
-	case l.errorsOnly && !indexed && d.Result.Length > d.OutputLen && l.affords(d.Result.Length-d.OutputLen):
-		b, err := input.ReadPart(ctx, blobs, d.Result.Key, d.OutputLen, d.Result.Length-d.OutputLen)
-		if err != nil {
-			return rows, gone(err)
-		}
-		addRows(rows, errorRows(name, b, loc))
-	case l.errorsOnly && !indexed:
-	case l.affords(d.Result.Length):
-		b, err := result.Read(ctx, blobs, *d.Result)
-		if err != nil {
-			return rows, gone(err)
-		}
-		if !indexed {
-			read, err := result.Of{Dialect: name, First: loc.FirstItem(), Items: int(loc.Cut.Items)}.Rows(b, d.OutputLen)
-			addRows(rows, read)
-			return rows, gone(err)
-		}
-		parts, _, err := result.ParseIndex(b, d.Result.Length, int(loc.Cut.Items))
-		for k, part := range parts {
-			row := result.Row{Item: k, Bytes: b[part.Offset : part.Offset+part.Length]}
-			if f, ok := dialect.ReadFailure(name, row.Bytes); ok && part.Kind == result.RowError {
-				row.Class = f.Class
-			}
-			if part.Kind != result.RowCopy {
-				rows[k] = row
-			}
-		}
-		return rows, gone(err)
+// left out. Of rows that are too large to be read at once it has the failures; whole is then false.
+func (l *lister) committed(ctx context.Context, loc input.Location, d shard.Doc) (rows map[int]result.Row,
+	whole bool, err error) {
+	if l.errorsOnly || !l.affords(d.Result.Length) {
+		rows, whole, err = l.failures(ctx, loc, d)
+		return rows, whole && l.errorsOnly, err
 	}
-	return rows, nil
+	rows = map[int]result.Row{}
+	b, err := result.Read(ctx, l.x.ports.Blobs, *d.Result)
+	if err != nil {
+		return rows, true, gone(err)
+	}
+	if !l.p.Manifest.Config.Dedupe.Enabled {
+		name := dialect.Name(l.p.Manifest.Dialect)
+		read, err := result.Of{Dialect: name, First: loc.FirstItem(), Items: int(loc.Cut.Items)}.Rows(b, d.OutputLen)
+		addRows(rows, read)
+		return rows, true, gone(err)
+	}
+	parts, _, err := result.ParseIndex(b, d.Result.Length, int(loc.Cut.Items))
+	for k, part := range parts {
+		if part.Kind != result.RowCopy {
+			rows[k] = result.Row{Item: k, Class: part.Class, Bytes: b[part.Offset : part.Offset+part.Length]}
+		}
+	}
+	return rows, true, gone(err)
+}
+
+// failures returns the error rows of a shard's result, as many as may be read. whole is false if there
+// are more.
+func (l *lister) failures(ctx context.Context, loc input.Location, d shard.Doc) (rows map[int]result.Row,
+	whole bool, err error) {
+	rows = map[int]result.Row{}
+	length, from := d.Result.Length-d.OutputLen, d.OutputLen
+	n := min(length, maxListBytes)
+	if n <= 0 {
+		return rows, true, nil
+	}
+	indexed := l.p.Manifest.Config.Dedupe.Enabled
+	if indexed { // it ends in its index
+		from = d.Result.Length - n
+	}
+	l.bytes += n
+	b, err := input.ReadPart(ctx, l.x.ports.Blobs, d.Result.Key, from, n)
+	if err != nil {
+		return rows, true, gone(err)
+	}
+	if !indexed {
+		addRows(rows, errorRows(dialect.Name(l.p.Manifest.Dialect), b, loc))
+		return rows, n == length, nil
+	}
+	parts, _, err := result.ParseIndex(b, d.Result.Length, int(loc.Cut.Items))
+	for k, part := range parts {
+		if at := part.Offset - from; part.Kind == result.RowError && at >= 0 {
+			rows[k] = result.Row{Item: k, Class: part.Class, Bytes: b[at : at+part.Length]}
+		}
+	}
+	return rows, n == length, gone(err)
 }
 
 // kept returns the rows that a child run has from its parent. ok is false for a run without a
-// parent, and for a shard whose own result has all rows.
-func (l *lister) kept(ctx context.Context, loc input.Location, d shard.Doc) (rows map[int]result.Row, ok bool,
+// parent, and for a shard whose own result has all rows. whole is false if some are too long to be read.
+func (l *lister) kept(ctx context.Context, loc input.Location, d shard.Doc) (rows map[int]result.Row, ok, whole bool,
 	err error) {
 	m := l.p.Manifest
 	if m.Parent == nil || d.State == shard.Done && d.Result != nil {
-		return nil, false, nil
+		return nil, false, true, nil
 	}
 	in, err := l.x.index.Inherited(ctx, m.Run, loc.Shard())
 	if err != nil {
-		return nil, false, gone(err)
+		return nil, false, true, gone(err)
 	}
-	rows = map[int]result.Row{}
-	if !l.affords(int64(in.Outputs + in.Errors)) {
-		return rows, true, nil
-	}
+	rows, whole = map[int]result.Row{}, true
 	var read []result.Row
-	if in.Touched {
+	switch {
+	case !l.affords(int64(in.Outputs + in.Errors)):
+		read, whole, err = l.joinedErrors(ctx, m.Parent.Run, loc, in)
+		whole, read = whole && l.errorsOnly, slices.DeleteFunc(read, func(r result.Row) bool { // those that it asks again
+			item := in.FirstItem + uint64(r.Item)
+			return in.Touched && m.Parent.Selection.SelectsRow(item, r.Class, dialect.Name(m.Dialect), r.Bytes)
+		})
+	case in.Touched:
 		read, _, err = result.ReadKept(ctx, l.x.ports.Blobs, m, in)
-	} else {
+	default:
 		read, err = result.ReadJoined(ctx, l.x.ports.Blobs, m.Parent.Run, dialect.Name(m.Dialect), in)
 	}
 	addRows(rows, read)
-	return rows, true, gone(err)
+	return rows, true, whole, gone(err)
 }
 
 // Shards whose documents are read together: few for a page of a list, many to look for something.

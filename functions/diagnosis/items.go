@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +67,7 @@ type ItemPage struct {
 	// Next is the index at which to go on; nil at the end of what is planned.
 	Next    *uint64
 	Scanned uint64 // items that were looked at
+	Unread  uint64 // of those, items whose rows are too long to be read for a list
 	Of      uint64 // items of the run, as far as it is planned
 }
 
@@ -116,7 +116,7 @@ func (x *Explainer) Items(ctx context.Context, id identity.RunID, f ItemFilter) 
 		page.Items = append(page.Items, v)
 		return true, nil
 	})
-	page.Next, page.Scanned = next, l.scanned
+	page.Next, page.Scanned, page.Unread = next, l.scanned, l.unread
 	return page, err
 }
 
@@ -186,73 +186,4 @@ func firstChars(s string) string {
 		}
 	}
 	return strings.ToValidUTF8(s, "\ufffd")
-}
-
-// FailedClass is what failed for one reason.
-type FailedClass struct {
-	Class   fault.Class    `json:"class"`
-	Count   int            `json:"count"`
-	Samples []FailedSample `json:"samples"`
-}
-
-// FailedSample is a failed item.
-type FailedSample struct {
-	Item    uint64 `json:"index"`
-	ID      string `json:"id"`
-	Message string `json:"message"`
-}
-
-// Bounds of the samples of a class.
-const (
-	maxSamples = 3
-	maxMessage = 1 << 10
-)
-
-// Failures returns the classes of a run's failed items, the largest first, with the first items of
-// each. It looks for them as Items does, and may find fewer in a run with very many items.
-func (x *Explainer) Failures(ctx context.Context, id identity.RunID) (status.Status, []FailedClass, error) {
-	p, err := x.progress(ctx, id)
-	if err != nil {
-		return status.Status{}, nil, err
-	}
-	s := StatusOf(p, x.ports.Clock.Now())
-	out := []FailedClass{}
-	wanted := 0
-	for class, n := range s.FailedByClass {
-		if n > 0 {
-			out = append(out, FailedClass{fault.Class(class), n, []FailedSample{}})
-			wanted += min(n, maxSamples)
-		}
-	}
-	slices.SortFunc(out, func(a, b FailedClass) int {
-		if a.Count != b.Count {
-			return b.Count - a.Count
-		}
-		return strings.Compare(string(a.Class), string(b.Class))
-	})
-	if wanted == 0 || p.Kind.Trains || p.Manifest.Refused != "" {
-		return s, out, nil
-	}
-	l := x.list(p)
-	defer l.close()
-	l.errorsOnly = true
-	l.skips = func(d shard.Doc) bool { return d.Counts.Failed == 0 }
-	_, err = l.each(ctx, 0, func(it listed) (bool, error) {
-		i := slices.IndexFunc(out, func(c FailedClass) bool { return c.Class == it.class })
-		if i < 0 || len(out[i].Samples) == maxSamples {
-			return true, nil
-		}
-		message := ""
-		if failure, ok := dialect.ReadFailure(it.dialect, it.row); ok {
-			message = text.Truncate(failure.Message, maxMessage, "…")
-		}
-		out[i].Samples = append(out[i].Samples,
-			FailedSample{it.item, text.Truncate(it.id(), maxListedID, "…"), message})
-		wanted--
-		return wanted > 0, nil
-	})
-	if fault.Is(err, fault.NotFound) { // cleaned up: the counts stay
-		err = nil
-	}
-	return s, out, err
 }

@@ -11,7 +11,9 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
+	"rollout/shared/input"
 	"rollout/shared/record"
+	"rollout/shared/result"
 )
 
 // listed renders a page of items, one a line: index, id, state, class, finish reason, preview.
@@ -147,4 +149,77 @@ func (f fixture) counts(byClass map[string]int) {
 	d := hosttest.Load[shard.Doc](f.t, f.ports, identity.ShardKey(runA, 0))
 	d.Counts.ByClass = map[string]int{"timeout": 1}
 	f.save(identity.ShardKey(runA, 0), d)
+}
+
+// A shard whose rows are too long for a list still has its failures in it, and the others count as
+// unread.
+func TestFailuresOfAShardWithLongRowsAreListed(t *testing.T) {
+	t.Parallel()
+	for name, indexed := range map[string]bool{"rows alone": false, "with an index": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newShown(t)
+			f.counts(map[string]int{"timeout": 1})
+			d := hosttest.Load[shard.Doc](t, f.ports, identity.ShardKey(runA, 0))
+			b, err := input.ReadObject(t.Context(), f.ports.Blobs, "work/result", 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			long := []byte(`{"id":"a","completion":"` + strings.Repeat("x", 17<<20) + "\"}\n")
+			rows := []result.Row{{Item: 0, Bytes: long}, {Item: 1, Class: fault.Timeout, Bytes: b[d.OutputLen:]}}
+			encode := result.Append
+			if indexed {
+				encode = result.AppendIndexed
+				m := hosttest.Load[record.Manifest](t, f.ports, record.ManifestKey(runA))
+				m.Config.Dedupe.Enabled = true
+				f.save(record.ManifestKey(runA), m)
+			}
+			b, d.OutputLen = encode(nil, rows)
+			d.Result = &shard.Ref{Key: "work/long", Length: int64(len(b)), Digest: identity.Content(b).String()}
+			hosttest.Put(t, f.ports, "work/long", string(b))
+			f.save(identity.ShardKey(runA, 0), d)
+			for _, c := range []struct {
+				filter diagnosis.ItemFilter
+				want   string
+				unread uint64
+			}{
+				{diagnosis.ItemFilter{}, "0 a done / \"\"\n1 b failed timeout/ \"too slow\"\n", 1},
+				{diagnosis.ItemFilter{Class: fault.Timeout}, "1 b failed timeout/ \"too slow\"\n", 0},
+				{diagnosis.ItemFilter{FinishReason: "length"}, "", 1},
+			} {
+				c.filter.Limit, c.filter.Bytes = 2, 64<<10
+				p, err := f.Items(t.Context(), runA, c.filter)
+				if got := listed(p); err != nil || !strings.HasPrefix(got, c.want) || p.Unread != c.unread {
+					t.Errorf("%+v: %s, %d unread, %v", c.filter, got, p.Unread, err)
+				}
+			}
+		})
+	}
+}
+
+// Samples that were found are not looked for again, until something else has failed.
+func TestFailuresAreLookedForOnce(t *testing.T) {
+	t.Parallel()
+	f := newShown(t)
+	look := func(byClass map[string]int, want int) {
+		t.Helper()
+		f.counts(byClass)
+		_, classes, err := f.Failures(t.Context(), runA)
+		got := 0
+		for _, c := range classes {
+			got += len(c.Samples)
+		}
+		if err != nil || len(classes) != len(byClass) || got != want {
+			t.Errorf("%v: %+v, %v", byClass, classes, err)
+		}
+	}
+	look(map[string]int{"timeout": 1}, 1)
+	result := hosttest.Load[shard.Doc](t, f.ports, identity.ShardKey(runA, 0))
+	gone := result
+	gone.Result = &shard.Ref{Key: "work/gone", Length: 10}
+	f.save(identity.ShardKey(runA, 0), gone)
+	look(map[string]int{"timeout": 1}, 1)
+	look(map[string]int{"timeout": 1, "poison": 1}, 1)
+	f.save(identity.ShardKey(runA, 0), result)
+	look(map[string]int{"timeout": 2}, 1)
 }

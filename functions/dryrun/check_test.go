@@ -39,7 +39,8 @@ func TestAnEndlessLineIsReadForALimitedTime(t *testing.T) {
 				}{io.MultiReader(strings.NewReader("{"), line), line}, nil
 			}}}, dryrun.Options{Enough: func() bool { return reads >= 1000 }})
 		cancel()
-		if want := map[bool]int{false: 1000, true: 100}[end]; reads != want || fault.Is(err, fault.Canceled) != end || !end && err != nil {
+		if want := map[bool]int{false: 1000, true: 100}[end]; reads != want || fault.Is(err, fault.Canceled) != end ||
+			!end && err != nil {
 			t.Errorf("%s: %d reads, %v", name, reads, err)
 		}
 	}
