@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -148,8 +149,10 @@ func TestHostileTextsDoNothing(t *testing.T) {
 	}
 	run["inputs"], run["hold_ups"] = []any{hostile}, []any{object{"code": "x", "text": hostile, "remedy": hostile}}
 	run["failed_by_class"], run["finish_reasons"] = object{hostile: 3}, object{hostile: 3}
-	item["request"] = object{"messages": []any{object{"role": hostile, "content": hostile}}, "stop": hostile}
-	item["answer"] = object{"choices": []any{object{"finish_reason": hostile, "message": object{"content": hostile}}}}
+	item["request"] = object{"endpoint": hostile, "seeds": []any{hostile}, "body": object{"stop": hostile,
+		"messages": []any{object{"role": hostile, "content": hostile}}}}
+	item["answer"] = object{"answers": []any{object{"text": hostile, "finish_reason": hostile}}, "prompt_tokens": nil,
+		"completion_tokens": nil, "row": object{"reasoning": hostile, "tool_calls": []any{hostile}, "id": hostile}}
 	item["error"] = object{"class": hostile, "message": hostile}
 	item["scores"] = object{hostile: object{"score": nil, "cause": hostile}}
 	item["where"] = object{"file": hostile, "line": 1, "item_id": hostile, "story": []any{hostile}, "next": hostile,
@@ -361,16 +364,68 @@ func TestDroppedFileIsCheckedBeforeItStarts(t *testing.T) {
 	p.drop("night.jsonl", `{"prompt":"Hello"}`)
 	p.shows("Dry run of night.jsonl")
 	p.shows("it is not a JSON object")
+	p.shows("line 9 is bad")
 	p.Screenshot("dry-run")
+	labels := Eval[[]string](p, `[...document.querySelectorAll(".tile dt")].map((e) => e.innerText)`)
+	want := []string{"lines", "bad lines", "repeated ids", "prompt tokens", "cost"} // those that are null are not shown
+	if !slices.Equal(labels, want) {
+		t.Errorf("the tiles are %q, want %q", labels, want)
+	}
+	run := "/v1/runs/" + scriptedRun
+	api.set(func() { api.statuses[run] = http.StatusNotFound }) // it is not there at once
 	p.do(`document.querySelector("[name=set]").value = "sampling.max_tokens=200",
-		document.querySelector("form.start button").click()`)
+		document.querySelector("[name=set]").dispatchEvent(new Event("input", { bubbles: true }))`)
+	p.click("Check the settings")
+	p.click("Start the run")
 	p.WaitFor(fmt.Sprintf("location.hash === %q", views["run"]))
+	api.await("a run that is not there is asked for again", func() bool { return api.asked[run] > 1 })
+	if text := Eval[string](p, "document.body.innerText"); strings.Contains(text, "can't be found") {
+		t.Errorf("a run that was just started is shown as one that is not there: %q", text)
+	}
+	api.set(func() { delete(api.statuses, run) })
+	p.shows("nightly-refunds")
+	p.shows("live")
+	api.await("the upload is deleted", func() bool { return len(api.posts) >= 5 })
 	api.mu.Lock()
 	defer api.mu.Unlock()
-	if len(api.posts) != 3 || !strings.Contains(api.posts[0], `filename="night.jsonl"`) ||
-		api.posts[2] != `POST /v1/files/file-7/start {"name":"night","set":["sampling.max_tokens=200"]}` {
-		t.Errorf("sent %q", api.posts)
+	if !strings.Contains(api.posts[0], `filename="night.jsonl"`) || !strings.Contains(api.posts[0], "86400") {
+		t.Errorf("uploaded %q", api.posts[0])
 	}
+	wantPosts := []string{`POST /v1/files/file-7/check {}`, `POST /v1/files/file-7/check {"set":["sampling.max_tokens=200"]}`,
+		`POST /v1/files/file-7/start {"name":"night","set":["sampling.max_tokens=200"]}`, `DELETE /v1/files/file-7 `}
+	if !slices.Equal(api.posts[1:], wantPosts) {
+		t.Errorf("sent %q, want %q", api.posts[1:], wantPosts)
+	}
+}
+
+// TestItemShowsAllOfItsAnswer opens an item with a tool call, whose scores were cut to fit.
+func TestItemShowsAllOfItsAnswer(t *testing.T) {
+	t.Parallel()
+	api := startScripted(t, 2_000)
+	p := Start(t).Open(api.url+"/"+views["item"], Desk)
+	p.shows("APPROVE: a defect")
+	text := Eval[string](p, `document.querySelector("main").textContent`)
+	for _, want := range []string{"0.625", "4,242", "6,161", "170017", "/custom/chat", "The ticket is 12 days", "refund_order",
+		":04:01"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the item does not show %q: %q", want, text)
+		}
+	}
+	if strings.Contains(text, "shortened") {
+		t.Errorf("a mark of the API is shown as data: %q", text)
+	}
+}
+
+// TestRunsAreLookedForFurtherBack filters runs: a page without a match is not the end.
+func TestRunsAreLookedForFurtherBack(t *testing.T) {
+	t.Parallel()
+	api := startScripted(t, 2_000)
+	api.set(func() { api.answers["/v1/runs"] = object{"runs": []any{}, "next": scriptedRun, "ended": 9_000} })
+	p := Start(t).Open(api.url+"/#/?phase=failed", Desk)
+	p.click("Look further back")
+	p.WaitFor(fmt.Sprintf("location.hash.includes(%q)", "after="+scriptedRun))
+	api.set(func() { api.answers["/v1/runs"] = object{"runs": []any{}, "next": nil, "ended": 9_000} })
+	p.shows("No run is in this state.")
 }
 
 func TestSignInAsksForTheToken(t *testing.T) {
@@ -390,6 +445,8 @@ func TestSignInAsksForTheToken(t *testing.T) {
 	p.Press("\r")
 	p.shows("nightly-refunds")
 	p.shows("Sign out")
+	api.mu.Lock()
+	defer api.mu.Unlock()
 	if posts := api.posts; len(posts) != 1 || posts[0] != `POST /v1/session {"token":"s3cret"}` {
 		t.Errorf("sent %q", posts)
 	}

@@ -197,8 +197,9 @@ func (s *scriptedAPI) change(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"id":"file-7","object":"file","bytes":2048}`)
 	case strings.HasSuffix(path, "/check"):
 		fmt.Fprint(w, `{"rows":240,"bad_lines":1,"first_bad":[{"line":9,"message":"it is not a JSON object"}],
-			"duplicates":2,"bytes":2048,"prompt_tokens_estimate":18000,"shards":3,"cost_usd_estimate":0.02,
-			"eta_seconds":31,"dialect":"openai","head":[{"index":0,"id":"a-1","preview":"Is the lamp refunded?"}]}`)
+			"duplicates":2,"bytes":2048,"prompt_tokens_estimate":18000,"shards":null,"cost_usd_estimate":0.02,
+			"eta_seconds":null,"dialect":"openai","model":"Qwen/Qwen2.5-7B-Instruct","complete":true,
+			"warnings":["line 9 is bad"],"head":[{"index":0,"id":"a-1","preview":"Is the lamp refunded?"}]}`)
 	default:
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprintf(w, `{"run_id":%q}`, scriptedRun)
@@ -309,19 +310,24 @@ func scriptedErrors() object {
 }
 
 func scriptedItem(index int, id string) object {
-	return object{"index": index, "id": id, "state": "done", "error": nil, "attempts": 2, "truncated": []any{},
-		"request": object{"endpoint": "/v1/chat/completions", "body": object{"model": "Qwen/Qwen2.5-7B-Instruct",
-			"temperature": 0.7, "max_tokens": 400, "messages": []any{
+	text := "APPROVE: a defect within 30 days is refunded in full."
+	return object{"index": index, "id": id, "state": "done", "error": nil, "attempts": 2, "truncated": []any{"scores"},
+		"request": object{"endpoint": "chat", "path": "/custom/chat", "seeds": []any{170_017}, "body": object{
+			"model": "Qwen/Qwen2.5-7B-Instruct", "temperature": 0.7, "max_tokens": 400, "messages": []any{
 				object{"role": "system", "content": "Answer with APPROVE or DENY, and one sentence that says why."},
 				object{"role": "user", "content": []any{
 					object{"type": "text", "text": "I bought the lamp 12 days ago, and it hums."},
 					object{"type": "image_url", "image_url": object{"url": "https://example.com/lamp.png"}}}},
 				object{"role": "user", "content": `{"order": 8812, "days": 12, "reason": "defect", "amount": 49.9}`}}}},
-		"answer": object{"choices": []any{object{"finish_reason": "stop", "message": object{"role": "assistant",
-			"content":           "APPROVE: a defect within 30 days is refunded in full.",
-			"reasoning_content": "The ticket is 12 days old. The rule says 30 days for defects."}}}},
-		"scores":  object{"exact": object{"score": 1, "cause": ""}, "tone": object{"score": nil, "cause": "timeout"}},
-		"timings": object{"queued_seconds": 12.4, "asked_ms": 2140, "committed_at": "2026-03-01T12:04:09Z"},
+		"answer": object{"answers": []any{object{"text": text, "finish_reason": "tool_calls"}}, "prompt_tokens": 6_161,
+			"completion_tokens": 4_242, "row": object{"custom_id": id, "error": nil, "response": object{"status_code": 200,
+				"body": object{"choices": []any{object{"index": 0, "finish_reason": "tool_calls", "message": object{
+					"role": "assistant", "content": text,
+					"reasoning_content": "The ticket is 12 days old. The rule says 30 days for defects.",
+					"tool_calls":        []any{object{"function": object{"name": "refund_order"}}}}}}}}}},
+		"score":   0.625,
+		"scores":  object{"exact": object{"score": 1}, "tone": object{"score": nil, "cause": "timeout"}, "shortened": true},
+		"timings": object{"claimed_at": "2026-03-01T12:04:01Z", "answered_at": "2026-03-01T12:04:09Z"},
 		"where": object{"item": index, "id": id, "item_id": "9f2b7c", "file": "prompts/nightly-refunds.jsonl",
 			"line": index + 1, "state": "done", "story": []any{"attempt 1: the server broke off",
 				"attempt 2: answered after 2.1s"}, "next": ""}}

@@ -133,6 +133,48 @@ func TestPageSteersRuns(t *testing.T) {
 	p.Screenshot("retry")
 }
 
+// TestPageLeadsFromAFileToItsAnswers drops a file, checks and starts it, and looks at its items while one of them
+// waits for its server.
+func TestPageLeadsFromAFileToItsAnswers(t *testing.T) {
+	t.Parallel()
+	up := startUp(t)
+	p := Start(t).Open(up.url+"/", Desk)
+	p.shows("or drop one here")
+	p.drop("walk.jsonl", `{"id":"short","prompt":"Hello"}
+{"id":"long","prompt":"`+strings.Repeat("too many words ", 20)+`"}
+{"id":"stuck","prompt":"wait here"}
+`)
+	p.shows("Dry run of walk.jsonl")
+	p.do(`(() => { const set = document.querySelector("[name=set]"); set.value = "shard.items=1";
+		set.dispatchEvent(new Event("input", { bubbles: true })); })()`)
+	p.click("Check the settings")
+	p.do(`(window.lost = false, new MutationObserver(() => {
+		window.lost ||= document.body.innerText.includes("can't be found");
+	}).observe(document.body, { childList: true, subtree: true, characterData: true }))`)
+	p.click("Start the run")
+	p.WaitFor(`document.querySelector(".badge")?.innerText === "running"`)
+	if Eval[bool](p, "window.lost") {
+		t.Error("a run that was just started is shown as one that is not there")
+	}
+	p.WaitFor(`document.querySelector(".sample")`) // why an item failed
+	p.Screenshot("run")
+	p.click("Items")
+	p.WaitFor(`[...document.querySelectorAll("table.items tbody tr")].length === 3`)
+	p.click("short")
+	p.WaitFor(`document.querySelector(".turn.assistant pre")?.innerText.length > 0`)
+	p.Screenshot("item")
+	p.do("history.back()")
+	p.click("long")
+	p.WaitFor(`document.querySelector(".problem pre")?.innerText.length > 0`)
+	p.do(`(function look() {
+		fetch("/v1/files").then((r) => r.json()).then((files) => {
+			window.deleted = files.data.length === 0;
+			if (!window.deleted) setTimeout(look, 200);
+		});
+	})()`)
+	p.WaitFor("window.deleted") // the run has its copy
+}
+
 // TestOtherSitesCantSteerRuns opens pages of other sites, which post to the API of this machine.
 func TestOtherSitesCantSteerRuns(t *testing.T) {
 	t.Parallel()

@@ -12,14 +12,17 @@
 import { Stream } from "./stream.js";
 
 const entries = new Map(); // path → { data, etag, error, at, asking, hinted, notBefore }
-let wanted = []; // { path, every }, every in ms
+let wanted = []; // { path, every }, every in ms; maybe with of and soon
 let wantedRun = ""; // of which run events are wanted
+let awaited = { run: "", until: 0 }; // a run that was started, and is not there yet
 let changed = () => {};
 let signedOut = () => {};
 
 const pollEvery = 2_000; // without a stream
 const lookEvery = 30_000; // beside a stream, in case that an event was lost
 const errorEvery = 5_000; // after a failure that may pass
+const awaitedEvery = 1_000; // for a run that is not there yet
+const awaitedFor = 60_000;
 const kept = 60; // entries that nothing shows any more
 
 // link is whether the server answers: lostAt is the time since which it does not, 0 while it does.
@@ -58,7 +61,15 @@ export function start(onChange, onSignedOut) {
   }, 500);
 }
 
-// want says what is shown now, and of which run events are wanted.
+// expect says that a run was started. Until it is there, its paths are asked for again, and lack no data.
+export function expect(run) {
+  awaited = { run, until: Date.now() + awaitedFor };
+}
+
+const isAwaited = (path) => Date.now() < awaited.until && `${path}/`.startsWith(`/v1/runs/${awaited.run}/`);
+
+// want says what is shown now, and of which run events are wanted. A path with `of` is asked for
+// again `soon` ms after its last answer once `of` has changed, else after `every`.
 export function want(paths, run = "") {
   wanted = paths;
   wantedRun = run;
@@ -94,18 +105,22 @@ export function forget() {
 function tick() {
   const now = Date.now();
   if (document.hidden || !wanted.length) return;
-  if (!link.lostAt) stream.keep(wantedRun);
+  const known = !wantedRun || entries.get(`/v1/runs/${wantedRun}`)?.data; // there is no stream of an unknown run
+  if (!link.lostAt && known) stream.keep(wantedRun);
   if (link.lostAt && now < link.retryAt) return;
-  for (const { path, every } of link.lostAt ? wanted.slice(0, 1) : wanted) {
-    if (!entries.has(path)) entries.set(path, { at: 0, notBefore: 0 });
-    const e = entries.get(path);
-    if (!e.asking && now >= e.notBefore && now - e.at >= pause(e, every)) ask(path, e);
+  for (const one of link.lostAt ? wanted.slice(0, 1) : wanted) {
+    if (!entries.has(one.path)) entries.set(one.path, { at: 0, notBefore: 0 });
+    const e = entries.get(one.path);
+    if (e.asking || now < e.notBefore || now - e.at < pause(e, one)) continue;
+    e.of = one.of;
+    ask(one.path, e);
   }
 }
 
 // pause is how long after the last answer a path is asked for again, in ms.
-function pause(e, every) {
+function pause(e, { every, of, soon }) {
   if (e.at === 0) return 0;
+  if (of !== e.of) return soon;
   if (e.hinted) return every;
   return Math.max(every, stream.live ? lookEvery : pollEvery);
 }
@@ -121,6 +136,8 @@ async function ask(path, e) {
       Object.assign(e, { data: await answer.json(), etag: answer.headers.get("ETag"), error: undefined });
     } else if (answer.status === 401) {
       signedOut();
+    } else if (answer.status === 404 && isAwaited(path)) {
+      Object.assign(e, { error: undefined, notBefore: Date.now() + awaitedEvery, hinted: true });
     } else if (answer.status !== 304) {
       const passes = answer.status === 429 || answer.status >= 500;
       const seconds = Number(answer.headers.get("Retry-After")) || 0;
@@ -161,11 +178,11 @@ function lost() {
 }
 
 // send calls the API to change something, and returns its answer; null without one. It throws what
-// the API says against it, as problem has it.
-export async function send(method, path, body) {
+// the API says against it, as problem has it. It waits so many seconds for the answer.
+export async function send(method, path, body, seconds = 120) {
   let answer;
   try {
-    answer = await fetch(path, { method, cache: "no-store", signal: AbortSignal.timeout(120_000),
+    answer = await fetch(path, { method, cache: "no-store", signal: AbortSignal.timeout(1000 * seconds),
       headers: { Accept: "application/json", ...(body && { "Content-Type": "application/json" }) },
       body: body && JSON.stringify(body) });
   } catch {

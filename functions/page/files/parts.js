@@ -70,6 +70,9 @@ export const blockers = (list) => (list?.length ? html`<ul class="blockers">${li
   <li><strong>${printable(b.text)}</strong>${b.remedy ? html`<span class="remedy">${printable(b.remedy)}</span>` : nothing}</li>`)}
   </ul>` : nothing);
 
+// andMore says how many a list leaves out.
+export const andMore = (n) => (n > 0 ? html`<p class="soft">and ${count(n)} more</p>` : nothing);
+
 // problem says what the API said against a request.
 export const problem = (error) => html`<p class="problem" role="alert">${printable(error.message)}</p>`;
 

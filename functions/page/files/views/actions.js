@@ -1,6 +1,6 @@
 // What a person can do with a run: pause, resume, stop after a question, and retry what failed.
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
-import { look, send } from "../data.js";
+import { expect, look, send } from "../data.js";
 import { count, words } from "../format.js";
 import { atFault, ended, problem } from "../parts.js";
 import { to } from "../route.js";
@@ -112,6 +112,7 @@ async function answer(form) {
     const child = await send("POST", `/v1/runs/${encodeURIComponent(run.run_id)}/retry`, body);
     shut();
     say("The retry has started.");
+    expect(child.run_id);
     location.hash = to(["runs", child.run_id]);
   } catch (error) {
     if (open) open.error = error;

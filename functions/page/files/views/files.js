@@ -1,6 +1,6 @@
 // A file of prompts on its way to a run: dropped, uploaded, checked without sending a prompt, started.
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
-import { send } from "../data.js";
+import { expect, send } from "../data.js";
 import { bytes, count, dollars, duration, printable } from "../format.js";
 import { id, name, problem, tile, wide } from "../parts.js";
 import { go, to } from "../route.js";
@@ -10,8 +10,12 @@ import { lines } from "./actions.js";
 // upload is the file that is sent now: { name, size, sent, request, error }; null without one.
 let upload = null;
 
-// checks are the dry runs by the id of their file: { data, error, busy, name }.
+// checks are the dry runs by the id of their file: { data, error, refused, busy, set, typed, run }. set are the
+// settings that data is of, typed those in the form, and run is the run that was started.
 const checks = new Map();
+
+const uploadKept = 24 * 60 * 60; // seconds: a file that is not started is deleted after a day
+const startLimit = 660; // seconds: the server copies the file, for at most 600
 
 // listen takes files that are dropped anywhere on the page.
 export function listen() {
@@ -26,7 +30,7 @@ export function listen() {
     over();
     if (!e.dataTransfer?.files.length) return;
     e.preventDefault();
-    begin(e.dataTransfer.files[0]);
+    take(e.dataTransfer.files);
   });
 }
 
@@ -38,16 +42,28 @@ export function dropZone() {
       <progress max="1" value=${u.size ? u.sent / u.size : 0} aria-label="Upload"></progress>
       <button type="button" @click=${() => u.request.abort()}>Cancel</button>`
     : html`<label class="button">Choose a file<input type="file" accept=".jsonl,.gz,.zst" class="hidden" @change=${(e) => {
-    if (e.target.files.length) begin(e.target.files[0]);
+    take(e.target.files);
     e.target.value = "";
   }}></label>
       <p>or drop one here: <code>.jsonl</code>, <code>.jsonl.gz</code> or <code>.jsonl.zst</code>. You see its dry run before it starts.</p>`}
     ${u?.error ? problem(u.error) : nothing}</section>`;
 }
 
+// take sends what was dropped or chosen, if it is one file.
+function take(files) {
+  if (files.length === 1) begin(files[0]);
+  if (files.length < 2) return;
+  const message = "Drop one file at a time: each becomes a run.";
+  say(message);
+  if (upload && !upload.error) return; // it is shown how far it is
+  upload = { error: { message } };
+  if (location.hash.replace(/^#\/?/, "").split("?")[0] !== "") go("#/");
+  update();
+}
+
 // begin sends a file. XMLHttpRequest alone tells how much of it is sent.
 function begin(file) {
-  upload?.request.abort();
+  upload?.request?.abort();
   const request = new XMLHttpRequest();
   const mine = { name: file.name, size: file.size, sent: 0, request, error: null };
   upload = mine;
@@ -84,6 +100,8 @@ function begin(file) {
   request.responseType = "json";
   const form = new FormData();
   form.append("purpose", "batch");
+  form.append("expires_after[anchor]", "created_at");
+  form.append("expires_after[seconds]", String(uploadKept));
   form.append("file", file);
   request.send(form);
   update();
@@ -106,14 +124,18 @@ export const file = {
   },
 };
 
+const filePath = (fileID) => `/v1/files/${encodeURIComponent(fileID)}`;
+
 // look asks for the dry run of a file.
 function look(fileID) {
-  const check = { data: null, error: null, busy: false };
+  const check = { data: null, error: null, refused: null, busy: false, set: [], typed: [], run: "" };
   checks.set(fileID, check);
-  send("POST", `/v1/files/${encodeURIComponent(fileID)}/check`, {})
+  send("POST", `${filePath(fileID)}/check`, {})
     .then((data) => { check.data = data; }, (error) => { check.error = error; }).finally(update);
   return check;
 }
+
+const unchecked = (check) => JSON.stringify(check.typed) !== JSON.stringify(check.set);
 
 function dryRun(fileID, fileName, check) {
   const d = check.data;
@@ -123,12 +145,14 @@ function dryRun(fileID, fileName, check) {
       ${tile("lines", count(d.rows), bytes(d.bytes))}
       ${tile("bad lines", html`<span class=${d.bad_lines ? "bad" : ""}>${count(d.bad_lines)}</span>`, d.bad_lines ? "they fail alone" : nothing)}
       ${tile("repeated ids", count(d.duplicates))}
-      ${tile("prompt tokens", count(d.prompt_tokens_estimate), "estimated")}
-      ${tile("shards", count(d.shards))}
-      ${tile("cost", dollars(d.cost_usd_estimate), "estimated")}
-      ${tile("time", duration(d.eta_seconds), "estimated")}
+      ${known("prompt tokens", d.prompt_tokens_estimate, count, "estimated")}
+      ${known("shards", d.shards, count)}
+      ${known("cost", d.cost_usd_estimate, dollars, "estimated")}
+      ${known("time", d.eta_seconds, duration, "estimated")}
     </dl>
-    ${d.dialect ? html`<p class="soft">The lines are read as ${name(d.dialect)}.</p>` : nothing}
+    <p class="soft">${d.dialect ? html`The lines are read as ${name(d.dialect)}. ` : nothing}${d.model ? html`They go to the
+      model ${name(d.model)}.` : nothing}</p>
+    ${(d.warnings ?? []).map((w) => html`<p class="note"><bdi>${printable(w)}</bdi></p>`)}
     ${start(fileID, fileName, check)}
     ${d.first_bad?.length ? html`<section aria-labelledby="bad"><h2 id="bad">Bad lines</h2>
       ${wide("Bad lines", html`<table><thead><tr>
@@ -144,25 +168,44 @@ function dryRun(fileID, fileName, check) {
       </section>` : nothing}`;
 }
 
+// known is the tile of a number; null has none.
+const known = (label, n, render, more) => (typeof n === "number" ? tile(label, render(n), more) : nothing);
+
 function start(fileID, fileName, check) {
+  if (check.run) return html`<p class="note">The file is <a href=${to(["runs", check.run])}>a run</a> now.</p>`;
   const suggested = fileName.replace(/\.jsonl(\.gz|\.zst)?$/, "");
   const nothingToAsk = check.data.complete !== false && check.data.rows - check.data.bad_lines <= 0;
   return html`<form class="start card" @submit=${(e) => { e.preventDefault(); begun(fileID, e.target, check); }}>
     <label class="field">Name of the run <input name="name" type="text" .defaultValue=${suggested} autocomplete="off" spellcheck="false"></label>
     <label class="field"><span>Settings, one a line, such as <code>sampling.max_tokens=200</code></span>
-      <textarea name="set" rows="2" spellcheck="false" autocapitalize="off"></textarea></label>
+      <textarea name="set" rows="2" spellcheck="false" autocapitalize="off" .defaultValue=${check.typed.join("\n")} @input=${(e) => {
+    check.typed = lines(e.target.value);
+    update();
+  }}></textarea></label>
     ${check.refused ? problem(check.refused) : nothing}
-    <div class="actions"><button type="submit" class="first" ?disabled=${check.busy || nothingToAsk}>Start the run</button>
+    <div class="actions"><button type="submit" class="first" ?disabled=${check.busy || (nothingToAsk && !unchecked(check))}>${unchecked(check)
+    ? "Check the settings" : "Start the run"}</button>
       ${nothingToAsk ? html`<span class="soft">There is no line that can be asked.</span>` : nothing}</div></form>`;
 }
 
+// begun starts the run. Settings that were typed since the dry run are checked first, so that it is of them.
 async function begun(fileID, form, check) {
+  const set = lines(form.elements.set.value);
+  check.typed = set;
   check.busy = true;
   check.refused = null;
   update();
   try {
-    const run = await send("POST", `/v1/files/${encodeURIComponent(fileID)}/start`,
-      { name: form.elements.name.value.trim(), set: lines(form.elements.set.value) });
+    if (unchecked(check)) {
+      check.data = await send("POST", `${filePath(fileID)}/check`, { set });
+      check.set = set;
+      say("The dry run with these settings is ready.");
+      return;
+    }
+    const run = await send("POST", `${filePath(fileID)}/start`, { name: form.elements.name.value.trim(), set }, startLimit);
+    check.run = run.run_id;
+    send("DELETE", filePath(fileID)).catch(() => {}); // the run has its copy, and the file expires by itself
+    expect(run.run_id);
     say("The run has started.");
     go(to(["runs", run.run_id]));
   } catch (error) {

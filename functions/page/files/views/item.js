@@ -2,7 +2,7 @@
 // Everything in it is the user's or a model's: it is shown as text.
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
 import { read } from "../data.js";
-import { count, duration, figure, printable, time, words } from "../format.js";
+import { count, figure, printable, time, words } from "../format.js";
 import { badge, id, json, missing, name, text, wide } from "../parts.js";
 import { to } from "../route.js";
 
@@ -48,38 +48,40 @@ function whole(it) {
       <section aria-labelledby="request"><h2 id="request">Request</h2>${request(it.request)}</section>
       <section aria-labelledby="answer"><h2 id="answer">Answer</h2>${answer(it)}</section>
     </div>
-    ${scores(it.scores)}
-    ${story(it.where)}`;
+    ${scores(own(it.scores))}
+    ${story(own(it.where))}`;
+}
+
+// own returns a part of the answer without the mark that it was cut, which `truncated` says as well.
+function own(part) {
+  const { shortened, ...rest } = part ?? {};
+  return part && rest;
 }
 
 function facts(it) {
-  const pairs = [["index", count(it.index)], ["attempts", it.attempts ? count(it.attempts) : ""],
+  const known = (n, render) => (typeof n === "number" ? render(n) : "");
+  const seeds = it.request?.seeds ?? [];
+  const pairs = [["index", count(it.index)], ["score", known(it.score, figure)],
+    ["prompt tokens", known(it.answer?.prompt_tokens, count)], ["completion tokens", known(it.answer?.completion_tokens, count)],
+    ["attempts", it.attempts ? count(it.attempts) : ""],
+    ["claimed", it.timings?.claimed_at ? time(it.timings.claimed_at) : ""],
+    ["answered", it.timings?.answered_at ? time(it.timings.answered_at) : ""],
+    [seeds.length > 1 ? "seeds" : "seed", seeds.length ? id(seeds.map((s) => JSON.stringify(s)).join(", ")) : ""],
     ["file", it.where?.file ? html`${id(it.where.file)}, line ${count(it.where.line)}` : ""],
-    ["item id", it.where?.item_id ? id(it.where.item_id) : ""],
-    ...Object.entries(it.timings ?? {}).map(([key, v]) => [words(key.replace(/_(seconds|at|ms)$/, "")), timing(key, v)])];
-  return html`<dl class="facts">${pairs.filter(([, v]) => v !== "" && v !== null).map(([what, v]) => html`<div><dt>${what}</dt>
+    ["item id", it.where?.item_id ? id(it.where.item_id) : ""]];
+  return html`<dl class="facts">${pairs.filter(([, v]) => v !== "").map(([what, v]) => html`<div><dt>${what}</dt>
     <dd>${v}</dd></div>`)}</dl>`;
 }
 
-// timing renders a time, or a number of seconds or milliseconds, by the end of its name.
-function timing(key, value) {
-  if (value === null || value === undefined) return "";
-  if (key.endsWith("_ms")) return duration(value / 1000);
-  if (typeof value === "number") return key.endsWith("_seconds") ? duration(value) : figure(value);
-  return key.endsWith("_at") ? time(value) : printable(value);
-}
-
-const failure = (error) => html`<div class="problem"><strong>${words(error.class ?? error.kind ?? error.code ?? "failed")}</strong>
-  ${text(error.message ?? error.why ?? JSON.stringify(error))}</div>`;
+const failure = (error) => html`<div class="problem"><strong>${words(error.class)}</strong>
+  ${text(error.message)}</div>`;
 
 // request shows the turns of a request, and folds the rest of its body.
 function request(r) {
   if (!r) return html`<p class="empty">The line is not a request, or its input is gone.</p>`;
-  const body = r.body ?? r;
-  if (typeof body !== "object") return text(body);
-  const { messages, prompt, input, system, instructions, ...rest } = body;
+  const { messages, prompt, input, system, instructions, ...rest } = r.body;
   const opening = system ?? instructions;
-  return html`${r.endpoint ? html`<p class="soft">${id(r.endpoint)}</p>` : nothing}
+  return html`<p class="soft">${id(r.path ?? r.endpoint)}</p>
     ${opening ? turn("system", opening) : nothing}
     ${Array.isArray(messages) ? messages.map((m) => turn(m.role, m.content, m)) : nothing}
     ${prompt !== undefined ? turn("prompt", prompt) : nothing}
@@ -125,26 +127,38 @@ function answer(it) {
     return html`<p class="empty">${it.state === "failed" ? "There is none: the item failed." : "There is none yet."}</p>`;
   }
   const found = answers(it.answer);
+  const row = own(it.answer.row);
   return html`${found.map((a, n) => html`<div class="turn assistant"><h3>${found.length > 1 ? `answer ${n + 1}` : "assistant"}
       ${a.finish_reason ? html`<span class="tag">${words(a.finish_reason)}</span>` : nothing}</h3>
     ${a.reasoning ? html`<details class="fold"><summary>Reasoning</summary>
-      ${text(a.reasoning)}</details>` : nothing}${said(a.content)}
+      ${text(a.reasoning)}</details>` : nothing}${said(a.text)}
     ${a.tool_calls ? json("Tool calls", a.tool_calls, true) : nothing}</div>`)}
-    ${json(found.length ? "All of it" : "Row", it.answer, !found.length)}`;
+    ${row ? json("All of the row", row, !found.some((a) => a.text || a.tool_calls)) : nothing}`;
 }
 
-// answers finds the answers in a row or a response: { content, finish_reason, reasoning, tool_calls }.
-function answers(a) {
-  const of = a.response?.body ?? a;
-  if (Array.isArray(of.answers)) return of.answers.map((x) => ({ content: x.text, finish_reason: x.finish_reason }));
-  if (Array.isArray(of.choices)) {
-    return of.choices.map((c) => ({ content: c.message?.content ?? c.text, finish_reason: c.finish_reason,
-      reasoning: c.message?.reasoning_content ?? c.message?.reasoning, tool_calls: c.message?.tool_calls }));
+// answers are { text, finish_reason, reasoning, tool_calls }: the texts of the answers, with what the row has beside
+// them in its dialect. An answer without a text, such as a vector, is in the row alone.
+function answers({ answers: texts, row }) {
+  const beside = besides(row ?? {});
+  return (texts ?? []).map((a, n) => ({ ...beside[n], ...a }));
+}
+
+// besides are the reasoning and the tool calls of each answer in a row.
+function besides(row) {
+  const list = (of) => (Array.isArray(of) ? of : []);
+  const response = row.response ?? {};
+  if (response.body) { // OpenAI's
+    return list(response.body.choices).map(({ message: m }) => ({ reasoning: m?.reasoning_content, tool_calls: m?.tool_calls }));
   }
-  for (const key of ["text", "completion", "output", "content"]) {
-    if (typeof of[key] === "string") return [{ content: of[key], finish_reason: of.finish_reason, reasoning: of.reasoning }];
+  if (response.candidates) { // Vertex's
+    return list(response.candidates).map((c) => ({ tool_calls: c.toolCalls,
+      reasoning: list(c.content?.parts).find((part) => part.thought)?.text }));
   }
-  return [];
+  if (row.modelOutput) { // Bedrock's
+    return list(row.modelOutputs ?? [row.modelOutput]).map((m) => ({ tool_calls: m.tool_calls,
+      reasoning: list(m.content).find((part) => part.type === "thinking")?.thinking }));
+  }
+  return list(row.completions ?? [row]).map(({ reasoning, tool_calls }) => ({ reasoning, tool_calls }));
 }
 
 function scores(all) {

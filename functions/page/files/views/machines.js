@@ -2,7 +2,7 @@
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
 import { read } from "../data.js";
 import { count, dollars, duration, figure, printable, rate, words } from "../format.js";
-import { badge, id, missing, name, when, wide } from "../parts.js";
+import { andMore, badge, id, missing, name, when, wide } from "../parts.js";
 import { to } from "../route.js";
 import { overviewPath } from "./runs.js";
 
@@ -10,7 +10,7 @@ const runsPath = "/v1/runs?limit=20";
 
 export const machines = {
   title: () => "Machines",
-  paths: () => [{ path: overviewPath, every: 1_000 }, { path: runsPath, every: 5_000 }],
+  paths: () => [{ path: overviewPath, every: 3_000 }, { path: runsPath, every: 5_000 }],
   announce: () => "",
 
   view() {
@@ -20,13 +20,14 @@ export const machines = {
   },
 };
 
-function lists({ workers = [], machines: pools, queues: depths = [] }) {
+function lists({ workers = [], more_workers: more, queues: depths = [] }) {
   const alive = workers.filter((w) => w.alive);
   return html`<section aria-labelledby="workers"><h2 id="workers">Workers</h2>
     ${alive.length ? html`<ul class="workers">${alive.map(worker)}</ul>`
     : html`<p class="empty">No worker is alive. In a cloud machines come with work; on one machine, <code>rollout up</code> starts them.</p>`}
-    ${workers.length > alive.length ? html`<p class="soft">${count(workers.length - alive.length)} workers have ended.</p>` : nothing}</section>
-    ${coming(pools ?? (read(runsPath).data?.runs ?? []).flatMap((r) => r.machines ?? []))}
+    ${workers.length > alive.length ? html`<p class="soft">${count(workers.length - alive.length)} workers have ended.</p>` : nothing}
+    ${andMore(more)}</section>
+    ${coming((read(runsPath).data?.runs ?? []).flatMap((r) => r.machines ?? []))}
     ${queues(depths)}`;
 }
 

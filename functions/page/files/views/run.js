@@ -16,9 +16,12 @@ export const run = {
   paths({ parts }) {
     const path = base(parts[1]);
     const status = read(path).data;
-    const quiet = status && ended(status) ? 60_000 : 4_000;
-    const out = [{ path, every: 1_000 }, { path: `${path}/history`, every: quiet }, { path: `${path}/errors`, every: quiet }];
-    const kind = status && kindPath(status);
+    if (!status) return [{ path, every: 1_000 }];
+    const quiet = ended(status) ? 60_000 : 4_000;
+    const counts = JSON.stringify([status.failed_by_class, status.finish_reasons]);
+    const out = [{ path, every: 1_000 }, { path: `${path}/history`, every: quiet },
+      { path: `${path}/errors`, every: 60_000, of: counts, soon: 4_000 }]; // the server reads many rows for it
+    const kind = kindPath(status);
     if (kind) out.push({ path: kind, every: quiet });
     return out;
   },
@@ -101,7 +104,7 @@ function failures(s, errors) {
 }
 
 function finishes(s, errors) {
-  const reasons = Object.entries(errors?.finish_reasons ?? s.finish_reasons ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const reasons = Object.entries(s.finish_reasons ?? errors?.finish_reasons ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   if (!reasons.length) return nothing;
   const all = reasons.reduce((sum, [, n]) => sum + n, 0);
   return html`<section aria-labelledby="finishes"><h2 id="finishes">How answers end</h2>

@@ -2,12 +2,12 @@
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
 import { read } from "../data.js";
 import { count, dollars, duration, percent, printable, rate, visible, words } from "../format.js";
-import { atFault, badge, bar, blockers, ended, id, missing, name, when, wide } from "../parts.js";
+import { andMore, atFault, badge, bar, blockers, ended, id, missing, name, when, wide } from "../parts.js";
 import { to } from "../route.js";
 import { dropZone } from "./files.js";
 
-const phases = ["running", "paused", "planning", "finalizing", "interrupted", "completed", "completed_with_errors", "stopped",
-  "expired", "over_budget", "failed"];
+const phases = ["running", "pausing", "paused", "planning", "ending", "finalizing", "interrupted", "completed",
+  "completed_with_errors", "stopped", "expired", "over_budget", "failed"];
 
 const listPath = (query) => {
   const q = new URLSearchParams({ limit: "20" });
@@ -33,21 +33,27 @@ export const runs = {
         </select></label></div>
       ${dropZone()}
       ${list.data ? runList(list.data, query) : missing(list, "The list of runs")}
-      ${uploads(overview.data?.uploads ?? [])}`;
+      ${uploads(overview.data?.uploads ?? [], overview.data?.more_uploads)}`;
   },
 };
 
 function runList(data, query) {
   const { runs: list = [], next } = data;
-  if (!list.length) {
-    return html`<p class="empty">${query.get("phase") || query.get("after") ? "No run is in this state here."
-      : "There is no run yet. Drop a file above, or put one into prompts/ of the bucket."}</p>`;
-  }
-  return html`<ol class="runs" aria-label="Runs, the newest first">${list.map(card)}</ol>
+  return html`${list.length ? html`<ol class="runs" aria-label="Runs, the newest first">${list.map(card)}</ol>`
+    : html`<p class="empty">${noRun(query, next)}</p>`}
     <nav class="pages" aria-label="Pages of runs">
       ${query.get("after") ? html`<a href=${to([], { phase: query.get("phase") })}>Newest</a>` : nothing}
-      ${next ? html`<a href=${to([], { phase: query.get("phase"), after: next })}>Older runs</a>` : nothing}
+      ${next ? html`<a href=${to([], { phase: query.get("phase"), after: next })}>${list.length ? "Older runs" : "Look further back"}</a>`
+    : nothing}
     </nav>`;
+}
+
+// noRun says why a page has no run. One with a filter has looked at so many runs, and may not be the last.
+function noRun(query, next) {
+  if (next) return "None of the runs that were looked at is in this state.";
+  if (query.get("phase")) return "No run is in this state.";
+  return query.get("after") ? "There is no older run."
+    : "There is no run yet. Drop a file above, or put one into prompts/ of the bucket.";
 }
 
 function card(run) {
@@ -72,11 +78,11 @@ function card(run) {
 
 const took = (run) => duration(run.ended_at ? (new Date(run.ended_at) - new Date(run.started_at ?? run.created_at)) / 1000 : null);
 
-function uploads(list) {
+function uploads(list, more) {
   if (!list.length) return nothing;
   return html`<section aria-labelledby="uploads"><h2 id="uploads">Uploads that are not a run</h2>
     ${wide("Uploads that are not a run", html`<table><thead><tr><th scope="col">file</th><th scope="col">why</th>
       <th scope="col">since</th></tr></thead>
-    <tbody>${list.slice(0, 100).map((u) => html`<tr><td>${id(u.key)}</td><td class="why">${visible(u.why)}</td>
-      <td>${when(u.at)}</td></tr>`)}</tbody></table>`)}</section>`;
+    <tbody>${list.map((u) => html`<tr><td>${id(u.key)}</td><td class="why">${visible(u.why)}</td>
+      <td>${when(u.at)}</td></tr>`)}</tbody></table>`)}${andMore(more)}</section>`;
 }
