@@ -391,7 +391,8 @@ func TestDroppedFileIsCheckedBeforeItStarts(t *testing.T) {
 	if !strings.Contains(api.posts[0], `filename="night.jsonl"`) || !strings.Contains(api.posts[0], "86400") {
 		t.Errorf("uploaded %q", api.posts[0])
 	}
-	wantPosts := []string{`POST /v1/files/file-7/check {}`, `POST /v1/files/file-7/check {"set":["sampling.max_tokens=200"]}`,
+	wantPosts := []string{`POST /v1/files/file-7/check {}`,
+		`POST /v1/files/file-7/check {"set":["sampling.max_tokens=200"]}`,
 		`POST /v1/files/file-7/start {"name":"night","set":["sampling.max_tokens=200"]}`, `DELETE /v1/files/file-7 `}
 	if !slices.Equal(api.posts[1:], wantPosts) {
 		t.Errorf("sent %q, want %q", api.posts[1:], wantPosts)
@@ -405,7 +406,8 @@ func TestItemShowsAllOfItsAnswer(t *testing.T) {
 	p := Start(t).Open(api.url+"/"+views["item"], Desk)
 	p.shows("APPROVE: a defect")
 	text := Eval[string](p, `document.querySelector("main").textContent`)
-	for _, want := range []string{"0.625", "4,242", "6,161", "170017", "/custom/chat", "The ticket is 12 days", "refund_order",
+	for _, want := range []string{"0.625", "4,242", "6,161", "170017", "/custom/chat", "The ticket is 12 days",
+		"refund_order",
 		":04:01"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the item does not show %q: %q", want, text)

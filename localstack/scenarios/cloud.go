@@ -103,8 +103,8 @@ func engineAt(server string) string {
 type Installation interface {
 	// Stores are its stores, for the test alone.
 	Stores() cloud.Stores
-	// Reclaim is the installation as the function reclaim opens it: on AWS with its rights, on
-	// Google Cloud with the test's.
+	// Reclaim is the installation as the function reclaim opens it, with its rights where the
+	// provider's stand-in can give a test those.
 	Reclaim() ownership.CloudInstallation
 	// Upload puts an object, as the bucket's owner may, and returns its version. The cloud
 	// announces it.

@@ -18,8 +18,7 @@ import (
 )
 
 // The documents of a run and of its retry expire, the parent's after the child's. Their files
-// stay, and the upload is not run again. On AWS reclaim's steps have the rights of its function,
-// on Google Cloud those of the test.
+// stay, and the upload is not run again. See Installation.Reclaim for the rights that this needs.
 func documentsExpire(t *testing.T, c Cloud) {
 	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, Faults: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
 	parent := d.Put("prompts/x.jsonl", SimplePrompts(60))
