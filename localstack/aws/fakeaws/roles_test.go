@@ -91,8 +91,8 @@ func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 				answer.StatusCode, r.status)
 		}
 	}
-	if n := len(c.DeniedRequests()); n != 9 {
-		t.Errorf("%d requests were denied, want 9: %v", n, c.DeniedRequests())
+	if n := len(c.DeniedRequests()); n != 12 {
+		t.Errorf("%d requests were denied, want 12: %v", n, c.DeniedRequests())
 	}
 	if got := c.AllowedActions("submit"); !slices.Equal(got, []string{"dynamodb:PutItem"}) {
 		t.Errorf("submit was allowed %q", got)

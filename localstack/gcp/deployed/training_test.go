@@ -75,7 +75,7 @@ func (f *fixture) interrupt(t *testing.T, j job) (run identity.RunID, second *pr
 }
 
 // attempt returns the attempt by which the only shard of a run ended.
-func (f *fixture) attempt(t *testing.T, run identity.RunID) int {
+func (f *fixture) attempt(t *testing.T, run identity.RunID) uint64 {
 	t.Helper()
 	var doc shard.Doc
 	if _, _, err := host.Load(t.Context(), f.Ports.Docs, identity.ShardKey(run, 0), &doc); err != nil {
