@@ -258,7 +258,7 @@ microbench: ## run the benchmarks of single packages (BENCH=pattern)
 
 cost: ## count the requests of a run and of an idle minute, and their price, on AWS (COST="-shards 128 -json") and Google Cloud
 	cd $(EMULATORS) && $(GO) run ./cost $(COST)
-	cd $(EMULATORS_GCP) && $(GO) test -count=1 -v -timeout 30m -run '^TestCost$$' ./e2e -args -cost
+	cd $(EMULATORS_GCP) && $(GO) test -count=1 -v -timeout 30m -run '^TestCost(OfTraining)?$$' ./e2e -args -cost
 .PHONY: cost
 
 ## The built-in model

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/localstack/aws/fakeaws"
+	"rollout/shared/core/cost"
 )
 
 // exampleMeasurement is a run of two shards of 500 samples.
@@ -38,6 +39,11 @@ func exampleMeasurement() measurement {
 		},
 		Calls:        map[string]fakeaws.Calls{"plan": {Count: 3, Billed: 2 * time.Second}},
 		MinuteBilled: 10 * time.Millisecond,
+		Training: training{Seconds: 90, Machine: "c7i.2xlarge", Run: map[fakeaws.RequestKind]fakeaws.Count{
+			k(fakeaws.S3, "PutObject", "cas", "worker"):      {Requests: 2},
+			k(fakeaws.S3, "PutObject", "prompts", "user"):    {Requests: 2},           // the user's own
+			k(fakeaws.DynamoDB, "PutItem", "beat", "worker"): {Requests: 9, Units: 9}, // of its machine's hour
+		}},
 	}
 }
 
@@ -87,6 +93,26 @@ func TestRunIsPriced(t *testing.T) {
 		if b.What == "object puts" && b.PerShard != 1 || b.What == "document writes" && b.PerShard != 2 {
 			t.Errorf("%+v", b)
 		}
+	}
+}
+
+// A training costs its requests and its machine's time. An hour of the machine has what workers
+// ask for by time.
+func TestTrainingIsPriced(t *testing.T) {
+	t.Parallel()
+	r := newReport(exampleMeasurement(), usEast1)
+	hour := listed.Hour(cost.Kind{Type: "c7i.2xlarge", Class: cost.Spot})
+	if got := find(t, r.Steps, objectPuts); len(r.Steps) != 1 || !near(got.Count, 2) {
+		t.Errorf("ten steps cost %+v", r.Steps)
+	}
+	if got := find(t, r.Trainer, "c7i.2xlarge, spot").Dollars; hour == 0 || !near(got, hour) {
+		t.Errorf("an hour of the machine costs $%v, want $%v", got, hour)
+	}
+	if got := find(t, r.Trainer, writes).Count; !near(got, 360) {
+		t.Errorf("%v heartbeats in an hour, want one each 10 s", got)
+	}
+	if want := 2*usEast1.S3Put + 90*hour/3600; !near(r.TrainingDollars, want) {
+		t.Errorf("the training costs $%v, want $%v", r.TrainingDollars, want)
 	}
 }
 

@@ -44,9 +44,10 @@ type measurement struct {
 	MinuteBilled time.Duration // of reclaim
 	DeadLetters  int           // dead letter queues, each with an alarm
 	PolledQueues int           // by Lambda
+	Training     training      // in another deployment
 }
 
-// pool is the deployment's only pool.
+// pool is the deployment's pool that answers prompts.
 const pool = "default"
 
 const patience = 15 * time.Minute // for the run to end
@@ -54,15 +55,7 @@ const patience = 15 * time.Minute // for the run to end
 // deployment is the text of a config like that of the README, with another
 // inference server and idle time.
 func (o options) deployment(url string) string {
-	name := "c" + strings.ToLower(rand.Text()[:7])
-	return fmt.Sprintf(`schema_version = 1
-[cloud]
-provider = "aws"
-region = %q
-name = %q
-[cloud.s3]
-bucket = "bucket-%s"
-[cloud.fleet]
+	return deploymentNamed("c") + fmt.Sprintf(`[cloud.fleet]
 max_machines = %d
 shards_per_machine = 1
 idle = "1h"
@@ -75,10 +68,24 @@ items = %d
 [[pool]]
 name = %q
 model = "fake"
-`, fakeaws.Region, name, name, o.workers, url+"/v1", o.items, pool)
+`, o.workers, url+"/v1", o.items, pool)
 }
 
-// measure counts the requests of a run and of idle minutes.
+// deploymentNamed is the beginning of a config of an installation with a new name, which has
+// the prefix.
+func deploymentNamed(prefix string) string {
+	name := prefix + strings.ToLower(rand.Text()[:7])
+	return fmt.Sprintf(`schema_version = 1
+[cloud]
+provider = "aws"
+region = %q
+name = %q
+[cloud.s3]
+bucket = "bucket-%s"
+`, fakeaws.Region, name, name)
+}
+
+// measure counts the requests of a run, of idle minutes and of a training.
 func measure(ctx context.Context, o options) (measurement, error) {
 	m := measurement{options: o, Shards: o.shards, Samples: o.shards * o.items, DeadLetters: 4, PolledQueues: 1}
 	programs, err := fakeaws.Build(ctx, o.source, filepath.Join(o.source, "out", "emulated"))
@@ -113,7 +120,11 @@ func measure(ctx context.Context, o options) (measurement, error) {
 	_, peak, _ := s.Groups.Size(d.Cloud.FleetName(pool))
 	m.WorkerSeconds = m.Seconds * float64(peak)
 	m.Run, m.Calls = s.Meter.Counts(), s.Calls()
-	return m, idle(ctx, s, d, &m)
+	if err := idle(ctx, s, d, &m); err != nil {
+		return m, err
+	}
+	m.Training, err = measureTraining(ctx, programs)
+	return m, err
 }
 
 // upload uploads a file of prompts of about 1.2 KB each.

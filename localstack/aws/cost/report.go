@@ -39,6 +39,13 @@ type Report struct {
 	MonthAfterFree float64 `json:"dollars_idle_month_after_free"`
 	MonthWithToken float64 `json:"dollars_idle_month_with_api_token"`
 	StoredGB       float64 `json:"dollars_month_stored_gb"`
+
+	// Steps is the bill of a training without its machine, Trainer that of an hour of its
+	// machine, and TrainingDollars what both come to for the training, which took so long here.
+	Steps           []Line  `json:"training"`
+	Trainer         []Line  `json:"hour_of_training"`
+	TrainingSeconds float64 `json:"training_seconds"`
+	TrainingDollars float64 `json:"dollars_training"`
 }
 
 // Counted is the count of one kind of requests.
@@ -79,6 +86,14 @@ func work(k fakeaws.RequestKind) float64 {
 	return 1
 }
 
+// periodic is the factor of a request in the cost of a worker's time.
+func periodic(k fakeaws.RequestKind) float64 {
+	if isPeriodic(k) {
+		return 1
+	}
+	return 0
+}
+
 // newReport prices a measurement.
 func newReport(m measurement, p prices) Report {
 	r := Report{Shards: m.Shards, Samples: m.Samples, Workers: m.workers, Seconds: m.Seconds, Rate: m.rate,
@@ -90,13 +105,7 @@ func newReport(m measurement, p prices) Report {
 	ours := requests(m.Run, work)
 	ours.functions(m.Calls)
 	r.Ours = ours.lines(p, 1e6/float64(m.Samples))
-	periodic := requests(m.Run, func(k fakeaws.RequestKind) float64 {
-		if isPeriodic(k) {
-			return 1
-		}
-		return 0
-	})
-	r.Time = periodic.lines(p, 1e6/m.rate/m.WorkerSeconds)
+	r.Time = requests(m.Run, periodic).lines(p, 1e6/m.rate/m.WorkerSeconds)
 	r.Naive = naive(p, 1e6)
 	work, _ := total(r.Ours)
 	spent, _ := total(r.Time)
@@ -107,6 +116,10 @@ func newReport(m measurement, p prices) Report {
 	r.Month = month(m, p)
 	r.MonthDollars, r.MonthAfterFree = total(r.Month)
 	r.MonthWithToken, r.StoredGB = r.MonthDollars+p.Secret, p.StoredGB
+
+	r.Steps, r.Trainer, r.TrainingSeconds = m.Training.steps(p), m.Training.hour(m, p), m.Training.Seconds
+	asked, _ := total(r.Steps)
+	r.TrainingDollars = asked + m.Training.machineOf(r.TrainingSeconds)
 	return r
 }
 
@@ -195,6 +208,10 @@ func (r Report) write(w io.Writer) error {
 		r.MonthDollars, r.MonthAfterFree, r.MonthWithToken)
 	fmt.Fprintf(t, "beside it, a month: what the bucket stores, such as a model of 15 GB $%.2f, and one of 140 GB $%.2f\n",
 		15*r.StoredGB, 140*r.StoredGB)
+	table(fmt.Sprintf("A TRAINING OF %d STEPS", trainingSteps), r.Steps)
+	table("AN HOUR OF ITS MACHINE", r.Trainer)
+	fmt.Fprintf(t, "\na training of %d steps: $%.4f with its machine, which is billed for a minute at least; here it took %.0f s\n",
+		trainingSteps, r.TrainingDollars, r.TrainingSeconds)
 	fmt.Fprintf(t, "prices: %s\n", r.Prices)
 	return t.Flush()
 }
