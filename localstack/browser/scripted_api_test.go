@@ -128,9 +128,9 @@ func (s *scriptedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *scriptedAPI) answer(w http.ResponseWriter, r *http.Request) {
+	s.note(func() { s.asked[r.URL.Path]++ })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked[r.URL.Path]++
 	v, ok := s.answers[r.URL.Path]
 	if ok && strings.HasSuffix(r.URL.Path, "/items") {
 		v = s.page(r)

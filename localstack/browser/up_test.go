@@ -145,6 +145,7 @@ func TestPageLeadsFromAFileToItsAnswers(t *testing.T) {
 {"id":"stuck","prompt":"wait here"}
 `)
 	p.shows("Dry run of walk.jsonl")
+	p.WaitFor(`document.querySelector("[name=set]")`)
 	p.do(`(() => { const set = document.querySelector("[name=set]"); set.value = "shard.items=1";
 		set.dispatchEvent(new Event("input", { bubbles: true })); })()`)
 	p.click("Check the settings")
