@@ -44,6 +44,7 @@ import (
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
 //	GET  /v1/workers                  {"workers":[WorkerStatus…],"more":n}: n more do not fit in
+//	GET  /v1/openapi.json             these endpoints in the form of OpenAPI 3.1; needs no token
 //	GET  /v1/overview?limit=&since=   OverviewPage: runs, workers, queues, uploads
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}. Answers have at most 64 KiB, and a weak
@@ -71,7 +72,7 @@ func (s *Service) mount(mux *http.ServeMux, others []Mount) {
 
 // isPublic reports whether a path needs no token.
 func isPublic(path string) bool {
-	return path == listen.SessionPath || isPage(path) || slices.Contains(probes.PublicPaths, path)
+	return path == listen.SessionPath || path == openAPIPath || isPage(path) || slices.Contains(probes.PublicPaths, path)
 }
 
 // isPage reports whether a path is the page or one of its files, which hold no data.
@@ -117,6 +118,7 @@ func (s *Service) routes() map[string]methods {
 		"/v1/runs/{id}/stop":          {http.MethodPost: s.steer(s.Stop)},
 		"/v1/runs/{id}/retry":         {http.MethodPost: s.postRetry},
 		"/v1/workers":                 {http.MethodGet: s.getWorkers},
+		openAPIPath:                   {http.MethodGet: s.getOpenAPI},
 		"/v1/overview":                {http.MethodGet: s.getOverview},
 	}
 }
