@@ -135,14 +135,19 @@ func (in *scene) Folder() string { return in.dir }
 // Environment leads commands to the emulators.
 func (in *scene) Environment() []string { return in.environment() }
 
-// Get asks the API with a user's identity.
+// Get asks the API with a user's identity, and again while it is throttled.
 func (in *scene) Get(path string) []byte {
 	in.t.Helper()
-	status, answer := in.call(in.t, http.MethodGet, in.addresses[host.APIFunction]+path, "me@acme.com", "")
-	if status != http.StatusOK {
-		in.t.Fatalf("%s: %d %s", path, status, answer)
-	}
-	return []byte(answer)
+	var body string
+	scenarios.Eventually(in.t, "the API answers "+path, func() bool {
+		status, answer := in.call(in.t, http.MethodGet, in.addresses[host.APIFunction]+path, "me@acme.com", "")
+		if status != http.StatusOK && status != http.StatusTooManyRequests {
+			in.t.Fatalf("%s: %d %s", path, status, answer)
+		}
+		body = answer
+		return status == http.StatusOK
+	})
+	return []byte(body)
 }
 
 // Machines are those of all groups.
