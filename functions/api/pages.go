@@ -90,9 +90,13 @@ type runCollector struct {
 // maxStatus bounds the status of a run in a list, in bytes.
 const maxStatus = 6 << 10
 
-// add adds a run that the query is for. The page is full once one does not fit.
+// add adds a run that the query is for, once. The page is full once one does not fit.
 func (c *runCollector) add(s status.Status) error {
+	_, added := c.raw[s.Run] // a run that ended meanwhile was among the open ones
 	switch {
+	case added:
+		c.last = s.Run
+		return nil
 	case c.full:
 		return nil
 	case c.phase != "" && s.Phase != c.phase, s.Phase.Ended() && s.Ended().Before(c.since):

@@ -114,6 +114,27 @@ func TestPagesOfRunsHaveEachRunOnce(t *testing.T) {
 	}
 }
 
+// A run that ends while a page is made, and one whose entry among the open runs is left behind, is
+// among the open and the ended ones.
+func TestRunThatHasJustEndedIsOnAPageOnce(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.endedRuns(3)
+	d.save(record.OpenRunKey(endedID(1)), record.NamedRun{Schema: 1, Run: endedID(1)})
+	h := d.Handler(secret.Value{}, d.probes())
+	for _, path := range []string{"/v1/runs", "/v1/overview"} {
+		var p runsPage
+		get(t, h, path, &p)
+		ids := make([]identity.RunID, 0, len(p.Runs))
+		for _, r := range p.Runs {
+			ids = append(ids, r.Run)
+		}
+		if want := []identity.RunID{endedID(2), endedID(1), endedID(0)}; !slices.Equal(ids, want) || *p.More != 0 {
+			t.Errorf("%s has %v and %d more, want %v", path, ids, *p.More, want)
+		}
+	}
+}
+
 // Whatever runs, workers and uploads are called, and whatever they say, no answer is longer than
 // 64 KiB, and each is JSON.
 func TestAnswersAreBoundedWhateverNamesSay(t *testing.T) {
