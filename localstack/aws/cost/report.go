@@ -210,8 +210,8 @@ func (r Report) write(w io.Writer) error {
 		15*r.StoredGB, 140*r.StoredGB)
 	table(fmt.Sprintf("A TRAINING OF %d STEPS", trainingSteps), r.Steps)
 	table("AN HOUR OF ITS MACHINE", r.Trainer)
-	fmt.Fprintf(t, "\na training of %d steps: $%.4f with its machine, which is billed for a minute at least; here it took %.0f s\n",
-		trainingSteps, r.TrainingDollars, r.TrainingSeconds)
+	fmt.Fprintf(t, "\na training of %d steps: $%.4f with its machine, which is billed for a minute at least; "+
+		"here it took %.0f s\n", trainingSteps, r.TrainingDollars, r.TrainingSeconds)
 	fmt.Fprintf(t, "prices: %s\n", r.Prices)
 	return t.Flush()
 }

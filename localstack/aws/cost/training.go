@@ -73,7 +73,8 @@ func uploadTraining(ctx context.Context, s *fakeaws.Deployed, d config.Deploymen
 		return "", err
 	}
 	settings := fmt.Sprintf(trainingConfig, trainingSteps, snapshotEvery)
-	if _, err := front.Bucket.Put(ctx, "prompts/training.toml", strings.NewReader(settings), blob.PutOptions{}); err != nil {
+	settingsFile := strings.NewReader(settings)
+	if _, err := front.Bucket.Put(ctx, "prompts/training.toml", settingsFile, blob.PutOptions{}); err != nil {
 		return "", err
 	}
 	rows := strings.NewReader(strings.Repeat(trainingRow, 8))
