@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -110,9 +111,10 @@ type (
 var endpoints = map[string]described{
 	"GET /v1/runs": {"Open runs first, then the ended ones", "200", runsAnswer{}, nil,
 		[]string{"limit", "since", "after", "phase"}},
-	"POST /v1/runs":                   {"Announce an object that is in the bucket", "202", Submission{}, submitBody{}, nil},
-	"GET /v1/runs/{id}":               {"The status of a run", "200", status.Status{}, nil, nil},
-	"GET /v1/runs/{id}/explain":       {"Why a run is slow or stuck", "200", diagnosis.Explanation{}, nil, []string{"item"}},
+	"POST /v1/runs":     {"Announce an object that is in the bucket", "202", Submission{}, submitBody{}, nil},
+	"GET /v1/runs/{id}": {"The status of a run", "200", status.Status{}, nil, nil},
+	"GET /v1/runs/{id}/explain": {"Why a run is slow or stuck", "200", diagnosis.Explanation{}, nil,
+		[]string{"item"}},
 	"GET /v1/runs/{id}/history":       {"How a run went on", "200", historyAnswer{}, nil, nil},
 	"GET /v1/runs/{id}/errors":        {"The classes of failed items", "200", errorsAnswer{}, nil, nil},
 	"GET /v1/runs/{id}/items/{index}": {"One item", "200", itemDetailAnswer{}, nil, nil},
@@ -225,6 +227,13 @@ func (d describer) schema(t reflect.Type) object {
 	return object{"type": "integer"}
 }
 
+func capitalized(name string) string {
+	if name == "" {
+		return ""
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
 func (d describer) structure(t reflect.Type) object {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) && t != reflect.TypeFor[status.Items]() {
 		return object{}
@@ -232,10 +241,9 @@ func (d describer) structure(t reflect.Type) object {
 	if name, ok := d.of[t]; ok {
 		return object{"$ref": "#/components/schemas/" + name}
 	}
-	name := strings.ToUpper(t.Name()[:min(1, len(t.Name()))]) + strings.TrimSuffix(t.Name()[min(1, len(t.Name())):], "Answer")
+	name := strings.TrimSuffix(capitalized(t.Name()), "Answer")
 	if _, taken := d.schemas[name]; taken {
-		name = strings.ToUpper(t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:][:1]) +
-			t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+2:] + name
+		name = capitalized(path.Base(t.PkgPath())) + name
 	}
 	s := object{"type": "object"}
 	if t.Name() != "" {
