@@ -104,14 +104,22 @@ func (u Units) Write(gpus []gpu) error {
 			return err
 		}
 	}
-	var vars strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(u.Machines.EngineEnv)) {
-		fmt.Fprintf(&vars, "%s=%s\n", name, u.Machines.EngineEnv[name])
-	}
-	if err := u.write(poolVars, 0o600, vars.String()); err != nil {
+	if err := u.write(poolVars, 0o600, u.variables(server)); err != nil {
 		return err
 	}
 	return u.write(serversFile, 0o644, list.String())
+}
+
+// variables returns the servers' variables, a line for each. The user's come last, and count.
+func (u Units) variables(server servers.Server) string {
+	var lines strings.Builder
+	if server.CacheVariable != "" {
+		fmt.Fprintf(&lines, "%s=%s\n", server.CacheVariable, path.Join(server.Cache, "hub"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Machines.EngineEnv)) {
+		fmt.Fprintf(&lines, "%s=%s\n", name, u.Machines.EngineEnv[name])
+	}
+	return lines.String()
 }
 
 func unitName(group []gpu) string { return fmt.Sprintf("rollout-engine-%d.service", group[0].index) }
@@ -167,7 +175,8 @@ WantedBy=multi-user.target
 }
 
 // place returns the model's name or path in the container, and the folders that are
-// mounted there, in Docker's spelling.
+// mounted there, in Docker's spelling. The name of a file that only the list of a model's
+// files tells is "": who fetches the model adds it to the servers' variables.
 func (u Units) place(server servers.Server) (model string, mounts []string) {
 	mounts = []string{hubModels + ":" + server.Cache}
 	folder, file := fetchedModel, ""
@@ -183,7 +192,11 @@ func (u Units) place(server servers.Server) (model string, mounts []string) {
 	if server.Name == servers.LlamaCpp && u.Pool.ModelSource() == config.ModelOfFolder {
 		folder = path.Dir(folder)
 	}
-	return path.Join(inContainer, file), append(mounts, folder+":"+inContainer+":ro")
+	mounts = append(mounts, folder+":"+inContainer+":ro")
+	if server.Name == servers.LlamaCpp && path.Ext(file) != ".gguf" {
+		return "", mounts
+	}
+	return path.Join(inContainer, file), mounts
 }
 
 // startOf returns what the pool's server shall serve, without an address.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rollout/shared/config"
+	"rollout/shared/core/servers"
 	"rollout/shared/fault"
 )
 
@@ -114,6 +115,14 @@ func TestModelComesFromWhereThePoolSays(t *testing.T) {
 		"a file of the image for llama.cpp": {
 			"model = '/models/q4.gguf'\nami = 'ami-0123456789abcdef0'\nserver = 'llama.cpp'",
 			`"--volume" "/models:/model:ro"`, ""},
+		"the bucket alone, for llama.cpp": { // a variable names the file
+			"model = 's3://acme/models/own/m/1.json'\nserver = 'llama.cpp'",
+			`"/var/lib/rollout/model:/model:ro" "--publish" "127.0.0.1:8000:8000" ` +
+				`"ghcr.io/ggml-org/llama.cpp:server-cuda" "--alias" "s3://acme/models/own/m/1.json"`,
+			"s3://acme/models/own/m/1.json\n"},
+		"the hub, for llama.cpp": {"model = 'org/m:Q4_K_M'\nserver = 'llama.cpp'",
+			`"--volume" "/var/lib/rollout/models:/root/.cache/huggingface" "--publish" "127.0.0.1:8000:8000" ` +
+				`"ghcr.io/ggml-org/llama.cpp:server-cuda" "--hf-repo" "org/m:Q4_K_M"`, ""},
 		"the hub, for SGLang": {"model = 'org/m'\nserver = 'sglang'",
 			`"lmsysorg/sglang:v0.5.11-cu129" "python3" "-m" "sglang.launch_server" "--model-path" "org/m"`, ""},
 	} {
@@ -125,6 +134,23 @@ func TestModelComesFromWhereThePoolSays(t *testing.T) {
 		if string(fetched) != c.fetched {
 			t.Errorf("%s: %q is fetched, want %q", name, fetched, c.fetched)
 		}
+	}
+}
+
+// The server keeps its models where the machine's program looks for them, and is told the
+// files of a model that the bucket alone has.
+func TestVariablesTellLlamaCppItsFiles(t *testing.T) {
+	t.Parallel()
+	root := written(t, "model = 's3://acme/models/own/m/1.json'\nserver = 'llama.cpp'\nengine_env = { A = 'x' }\n",
+		"0, 8.9\n")
+	if err := AddModelFiles(root, servers.GGUF{Model: []string{"q/a-00001-of-00002.gguf", "q/a-00002-of-00002.gguf"},
+		Projector: "mmproj.gguf"}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "LLAMA_CACHE=/root/.cache/huggingface/hub\nA=x\nLLAMA_ARG_MODEL=/model/q/a-00001-of-00002.gguf\n" +
+		"LLAMA_ARG_MMPROJ=/model/mmproj.gguf\n"
+	if got := read(t, root, poolVars); got != want {
+		t.Errorf("the variables are %q", got)
 	}
 }
 

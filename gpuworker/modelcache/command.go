@@ -1,6 +1,7 @@
 package modelcache
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"time"
@@ -26,14 +27,19 @@ type Opener func(ctx context.Context, d config.Deployment) (Bucket, error)
 // Commands returns the commands "fetch-model" and "store-model", for machine.Command.
 func Commands(open Opener) []*cobra.Command {
 	add := func(use, short string, run func(m Machine, ctx context.Context) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs,
+		var hubFolder string
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error {
 				m, err := newMachine(c, open)
 				if err != nil {
 					return err
 				}
+				m.HubFolder = hubFolder
 				return run(m, c.Context())
 			}}
+		c.Flags().StringVar(&hubFolder, "hub-cache", "", "the `folder` where the server looks for models of the hub "+
+			"(default: the one that its unit mounts)")
+		return c
 	}
 	return []*cobra.Command{
 		add("fetch-model", "Fetch the pool's model from the installation's bucket, if it is there", Machine.Fetch),
@@ -57,7 +63,7 @@ func newMachine(c *cobra.Command, open Opener) (Machine, error) {
 		Pool: p, Machines: of, Bucket: bucket.URL(""), Root: root, Cache: models.Cache{Blobs: bucket.Blobs},
 		Hub: hub.FromEnvironment(func(name string) string {
 			if name == "HF_TOKEN" {
-				return hubToken(root)
+				return cmp.Or(hubToken(root), os.Getenv(name)) // a task has it as a variable
 			}
 			if v := of.EngineEnv[name]; v != "" { // a mirror of the hub
 				return v

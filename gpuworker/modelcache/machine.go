@@ -17,6 +17,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"rollout/gpuworker/machine"
 	"rollout/shared/config"
 	"rollout/shared/core/servers"
 	"rollout/shared/fault"
@@ -40,10 +41,13 @@ type Machine struct {
 	Machines config.PoolMachines // with defaults
 	Bucket   string              // the address of the installation's keys, such as "s3://acme/team/"
 	Root     string              // of the file system
-	Cache    models.Cache
-	Hub      hub.Hub
-	Out      io.Writer // gets lines for the machine's console
-	Now      func() time.Time
+	// HubFolder is where the server looks for models of the hub; "" is where package machine
+	// mounts it.
+	HubFolder string
+	Cache     models.Cache
+	Hub       hub.Hub
+	Out       io.Writer // gets lines for the machine's console
+	Now       func() time.Time
 }
 
 // Fetch brings the model to the machine. A model of the hub that is not in the bucket, or
@@ -57,7 +61,8 @@ func (m Machine) Fetch(ctx context.Context) error {
 			Err:    fmt.Errorf("%s is not a model that was cached in this bucket", m.Pool.Model),
 			Remedy: "write the address that `rollout model cache` printed, or the folder with the model's files"}
 	}
-	if why := m.leftOut(); why != "" {
+	hubName, name := m.names()
+	if why := m.leftOut(name); why != "" {
 		return m.say("%s", why)
 	}
 	// The server needs time for the hub if the bucket turns out to be slow.
@@ -68,13 +73,13 @@ func (m Machine) Fetch(ctx context.Context) error {
 	revision := cmp.Or(m.Pool.Revision, hub.DefaultRevision)
 	commit := revision
 	if !models.IsCommit(revision) {
-		found, err := m.Hub.Find(ctx, m.Pool.Model, revision)
+		found, err := m.Hub.Find(ctx, hubName, revision)
 		if err != nil {
 			return m.say("which commit %s is can't be asked, so the bucket's models are not used: %v", revision, err)
 		}
 		commit = found.Commit
 	}
-	manifest, err := m.Cache.Find(ctx, m.Pool.Model, commit)
+	manifest, err := m.Cache.Find(ctx, name, commit)
 	if fault.Is(err, fault.NotFound) {
 		return m.say("the bucket has no copy of %s at commit %.12s: the server fetches it from the hub", m.Pool.Model, commit)
 	}
@@ -124,18 +129,39 @@ func (m Machine) fetchOwn(ctx context.Context, key string) error {
 	if _, err := m.Cache.Fetch(ctx, manifest, root, "."); err != nil {
 		return err
 	}
+	if m.Machines.Server == servers.LlamaCpp {
+		if err := m.nameFiles(manifest); err != nil {
+			return err
+		}
+	}
 	return m.say("the model %s came from the bucket: %s in %s", manifest.Name, humanize.IBytes(uint64(manifest.Size())),
 		m.Now().Sub(began).Round(time.Second))
+}
+
+// nameFiles tells llama.cpp's server which files to load, by its variables: its arguments
+// were written before the list of files was here.
+func (m Machine) nameFiles(manifest models.Manifest) error {
+	paths := make([]string, 0, len(manifest.Files))
+	for _, f := range manifest.Files {
+		paths = append(paths, f.Path)
+	}
+	g, ok := servers.PickGGUF(paths, "")
+	if !ok {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the model %s has no .gguf file", manifest.Name),
+			Remedy: "cache a folder with one, or name another server for the pool"}
+	}
+	return machine.AddModelFiles(m.Root, g)
 }
 
 // Store puts the model that the server fetched from the hub into the bucket, unless it is
 // there and whole. Call it when the server is ready: its files are known to work. What
 // prevents it is logged, and the machine works on.
 func (m Machine) Store(ctx context.Context) error {
-	if _, ok := m.ownKey(); ok || m.leftOut() != "" {
+	hubName, name := m.names()
+	if _, ok := m.ownKey(); ok || m.leftOut(name) != "" {
 		return nil
 	}
-	said, err := m.store(ctx)
+	said, err := m.store(ctx, hubName, name)
 	if err != nil {
 		return m.say("%s is not stored in the bucket: %v", m.Pool.Model, err)
 	}
@@ -145,7 +171,7 @@ func (m Machine) Store(ctx context.Context) error {
 	return nil
 }
 
-func (m Machine) store(ctx context.Context) (said string, err error) {
+func (m Machine) store(ctx context.Context, hubName, name string) (said string, err error) {
 	root, err := m.openModel()
 	if err != nil {
 		return "", err
@@ -155,10 +181,10 @@ func (m Machine) store(ctx context.Context) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := m.Cache.FindWhole(ctx, m.Pool.Model, commit); !fault.Is(err, fault.NotFound) {
+	if _, err := m.Cache.FindWhole(ctx, name, commit); !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
-	model, err := m.Hub.Find(ctx, m.Pool.Model, commit)
+	model, err := m.Hub.Find(ctx, hubName, commit)
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +201,7 @@ func (m Machine) store(ctx context.Context) (said string, err error) {
 	// Machines that boot together share the work only if they do not go the same way.
 	rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	began := m.Now()
-	manifest, stored, err := m.Cache.Store(ctx, m.Pool.Model, commit, files, source)
+	manifest, stored, err := m.Cache.Store(ctx, name, commit, files, source)
 	if err != nil || stored.Already {
 		return "", err
 	}
@@ -191,17 +217,50 @@ func (m Machine) ownKey() (key string, ok bool) {
 	return key, ok && models.IsOwnKey(key)
 }
 
-// leftOut says why the pool's model is not kept in the bucket; "" if it is.
-func (m Machine) leftOut() string {
+// names returns the pool's model as the hub names it, and as the bucket does: with a tag for
+// llama.cpp, which loads some of a model's files.
+func (m Machine) names() (ofHub, ofBucket string) {
+	if m.Machines.Server != servers.LlamaCpp {
+		return m.Pool.Model, m.Pool.Model
+	}
+	ofHub, tag := models.SplitTag(m.Pool.Model)
+	return ofHub, models.Tagged(ofHub, cmp.Or(tag, models.DefaultTag))
+}
+
+// leftOut says why the pool's model is not kept in the bucket, which would have that name;
+// "" if it is.
+func (m Machine) leftOut(name string) string {
+	check := models.CheckName
+	if m.Machines.Server == servers.LlamaCpp {
+		check = models.CheckTagged
+	}
 	switch {
 	case m.Pool.ModelSource() != config.ModelOfHub:
 		return "the model is not one of the hub"
-	case m.Machines.Server == servers.LlamaCpp:
-		return "llama.cpp keeps models of the hub in a way of its own: they are not kept in the bucket"
-	case models.CheckName(m.Pool.Model) != nil:
+	case check(name) != nil:
 		return m.Pool.Model + " is not a name of the hub: it is not kept in the bucket"
+	case m.Machines.Server == servers.LlamaCpp && m.choosesFiles():
+		return "engine_args or engine_env say which files llama.cpp takes, or where it keeps them: " +
+			"the model is not kept in the bucket"
 	}
 	return ""
+}
+
+// choosesFiles reports whether the user's arguments or variables say which of a model's
+// files llama.cpp takes, or where it keeps them. The tag then does not tell the files.
+func (m Machine) choosesFiles() bool {
+	for _, name := range []string{"LLAMA_CACHE", "LLAMA_ARG_HF_FILE"} {
+		if m.Machines.EngineEnv[name] != "" {
+			return true
+		}
+	}
+	server, _ := servers.Of(m.Machines.Server)
+	for _, flag := range []string{"--hf-file", "-hff"} {
+		if _, given := server.Value(m.Machines.EngineArgs, flag); given {
+			return true
+		}
+	}
+	return false
 }
 
 // snapshots is the folder of a model's revisions.
@@ -210,7 +269,8 @@ const snapshots = "snapshots"
 // openModel opens the folder of a model of the hub, and makes it. The server's container
 // may have put links there, which os.Root does not follow out of the folder.
 func (m Machine) openModel() (*os.Root, error) {
-	at := filepath.Join("/", m.Root, filepath.Dir(hubFolder))
+	hubModels := cmp.Or(m.HubFolder, filepath.Join("/", m.Root, hubFolder))
+	at := filepath.Dir(hubModels)
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "make the folder of models")
 	}
@@ -219,7 +279,8 @@ func (m Machine) openModel() (*os.Root, error) {
 		return nil, fault.WithKind(fault.Invalid, err, "open the folder of models")
 	}
 	defer all.Close() // the folder below stays open
-	name := path.Join(path.Base(hubFolder), "models--"+strings.ReplaceAll(m.Pool.Model, "/", "--"))
+	ofHub, _ := m.names()
+	name := path.Join(filepath.Base(hubModels), "models--"+strings.ReplaceAll(ofHub, "/", "--"))
 	if err := all.MkdirAll(name, 0o755); err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "make the model's folder")
 	}

@@ -338,16 +338,159 @@ func (s text) Open(context.Context, models.Listed) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(string(s))), nil
 }
 
-func TestLlamaCppIsLeftOut(t *testing.T) {
+// quants are the files of a model for llama.cpp.
+func quants() map[string][]byte {
+	return map[string][]byte{"README.md": []byte("about"), "m-Q4_K_M.gguf": bytes.Repeat([]byte("four"), 1000),
+		"m-Q8_0-00001-of-00002.gguf": bytes.Repeat([]byte("eight"), 1000),
+		"m-Q8_0-00002-of-00002.gguf": bytes.Repeat([]byte("more"), 1000), "mmproj-F16.gguf": []byte("eyes")}
+}
+
+// serveGGUF does what llama.cpp's server does: it loads some of the files.
+func (f *fixture) serveGGUF(m computer, files ...string) {
+	f.t.Helper()
+	all := f.hub.Files
+	defer func() { f.hub.Files = all }()
+	f.hub.Files = map[string][]byte{}
+	for _, file := range files {
+		f.hub.Files[file] = all[file]
+	}
+	f.serve(m)
+}
+
+// Each tag of a model is kept by itself, and the default one apart from other servers' files.
+func TestLlamaCppReadsTheFilesOfItsTag(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	clear(f.hub.Files)
+	for file, b := range quants() {
+		f.hub.Files[file] = b
+	}
 	f.pool.Server = "llama.cpp"
-	m := f.machine()
-	if said := m.fetch(t); !strings.Contains(said, "llama.cpp keeps models of the hub in a way of its own") {
+	for _, c := range []struct {
+		model, stored string
+		files         []string
+	}{
+		{name + ":q8_0", name + ":Q8_0", []string{"m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf"}},
+		{name, name + ":GGUF", []string{"m-Q4_K_M.gguf", "mmproj-F16.gguf"}},
+		{name + ":Q4_K_M", name + ":Q4_K_M", []string{"m-Q4_K_M.gguf", "mmproj-F16.gguf"}},
+	} {
+		f.pool.Model = c.model
+		first := f.machine()
+		if said := first.fetch(t); !strings.Contains(said, "the bucket has no copy of "+c.model) {
+			t.Errorf("%s: the first machine says %q", c.model, said)
+		}
+		f.serveGGUF(first, c.files...)
+		if said := first.store(t); !strings.Contains(said, c.model+" is stored in the bucket") {
+			t.Errorf("%s: the first machine says %q", c.model, said)
+		}
+		second := f.machine()
+		if said := second.fetch(t); !strings.Contains(said, c.model+" came from the bucket") {
+			t.Errorf("%s: the second machine says %q", c.model, said)
+		}
+		there, err := os.ReadDir(second.dir("snapshots/" + hubtest.Commit))
+		if err != nil || len(there) != len(c.files) {
+			t.Errorf("%s: the machine has %v, %v", c.model, there, err)
+		}
+		for _, file := range c.files {
+			b, err := os.ReadFile(second.dir("snapshots/" + hubtest.Commit + "/" + file))
+			if err != nil || !bytes.Equal(b, f.hub.Files[file]) {
+				t.Errorf("%s: %s has %d bytes, %v", c.model, file, len(b), err)
+			}
+		}
+		if ref, err := os.ReadFile(second.dir("refs/main")); err != nil || string(ref) != hubtest.Commit {
+			t.Errorf("%s: main is %q, %v", c.model, ref, err)
+		}
+		if _, err := first.Cache.FindWhole(t.Context(), c.stored, hubtest.Commit); err != nil {
+			t.Errorf("%s: %v", c.stored, err)
+		}
+	}
+	if _, err := f.machine().Cache.Find(t.Context(), name, hubtest.Commit); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another server finds files of llama.cpp: %v", err)
+	}
+}
+
+func TestLlamaCppIsLeftOutWhereATagDoesNotTellTheFiles(t *testing.T) {
+	t.Parallel()
+	const chosen, other = "engine_args or engine_env say which files", "is not a name of the hub"
+	arguments := func(words ...string) func(*config.Pool) {
+		return func(p *config.Pool) { p.EngineArgs = words }
+	}
+	variable := func(name, value string) func(*config.Pool) {
+		return func(p *config.Pool) { p.EngineEnv = map[string]string{name: value} }
+	}
+	for what, c := range map[string]struct {
+		change func(p *config.Pool)
+		says   string
+	}{
+		"a file":               {arguments("--hf-file=m.gguf"), chosen},
+		"a file, in short":     {arguments("-hff", "m.gguf"), chosen},
+		"a file in a variable": {variable("LLAMA_ARG_HF_FILE", "m"), chosen},
+		"another folder":       {variable("LLAMA_CACHE", "/x"), chosen},
+		"a strange tag":        {func(p *config.Pool) { p.Model = name + ":../x" }, other},
+		"a tag for vLLM":       {func(p *config.Pool) { p.Server, p.Model = "vllm", name+":Q8_0" }, other},
+	} {
+		f := newFixture(t)
+		f.pool.Server = "llama.cpp"
+		c.change(&f.pool)
+		m := f.machine()
+		if said := m.fetch(t); !strings.Contains(said, c.says) {
+			t.Errorf("%s: it says %q", what, said)
+		}
+		if said := m.store(t); said != "" {
+			t.Errorf("%s: it stores: %q", what, said)
+		}
+	}
+}
+
+// The name of the file that the server loads stands in the list of the model's files alone.
+func TestModelForLlamaCppThatOnlyTheBucketHas(t *testing.T) {
+	t.Parallel()
+	for files, want := range map[string]string{
+		"m.gguf": "LLAMA_ARG_MODEL=/model/m.gguf\n",
+		"m-00002-of-00002.gguf m-00001-of-00002.gguf mmproj.gguf": "LLAMA_ARG_MODEL=/model/m-00001-of-00002.gguf\n" +
+			"LLAMA_ARG_MMPROJ=/model/mmproj.gguf\n",
+		"config.json": "",
+	} {
+		f := newFixture(t)
+		var all []models.Listed
+		for file := range strings.FieldsSeq(files) {
+			all = append(all, models.Listed{Path: file, Size: 2})
+		}
+		_, stored, err := models.Cache{Blobs: f.blob}.Store(t.Context(), "mine", "", all, text("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.pool.Model, f.pool.Server = "s3://acme/team/"+stored.Key, "llama.cpp"
+		m := f.machine()
+		variables := filepath.Join(m.Root, "etc/rollout/pool.env")
+		if err := os.MkdirAll(filepath.Dir(variables), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err = m.Fetch(t.Context())
+		if (err == nil) != (want != "") || err != nil && !strings.Contains(err.Error(), "the model mine has no .gguf file") {
+			t.Errorf("%s: %v", files, err)
+		}
+		if got, _ := os.ReadFile(variables); string(got) != want { // absent without a file to serve
+			t.Errorf("%s: the variables are %q", files, got)
+		}
+	}
+}
+
+// A task's server looks for models in a folder of its image.
+func TestModelComesToTheFolderThatATaskNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.machine()
+	f.serve(first)
+	first.store(t)
+	second := f.machine()
+	second.HubFolder = filepath.Join(f.t.TempDir(), "cache/hub")
+	if said := second.fetch(t); !strings.Contains(said, "came from the bucket") {
 		t.Errorf("it says %q", said)
 	}
-	if said := m.store(t); said != "" {
-		t.Errorf("it stores: %q", said)
+	at := filepath.Join(second.HubFolder, "models--acme--small/snapshots", hubtest.Commit, "config.json")
+	if b, err := os.ReadFile(at); err != nil || !bytes.Equal(b, f.hub.Files["config.json"]) {
+		t.Errorf("%q, %v", b, err)
 	}
 }
 

@@ -6,6 +6,9 @@
 # worker program itself knows the server's command, so that nothing of the config goes
 # through this shell.
 #
+# A model of the hub comes from the bucket if it has a copy, and is stored there if it has
+# none. A task's files lie in its memory, wherever they come from.
+#
 # Cloud Run ends a task 10 s after SIGTERM. The worker then has 8 s to hand its work back;
 # the server is killed at the end. A task that ends before it works records why.
 set -euo pipefail
@@ -23,7 +26,7 @@ install -m 755 "$programs/$ROLLOUT_WORKER" "$program"
 worker=("$program" --cloud gcp --pool "$ROLLOUT_POOL" --log-format json)
 export RUNTIME_DIRECTORY=${TMPDIR:-/tmp}/rollout-worker # the worker notes there that it has started
 mkdir -p "$RUNTIME_DIRECTORY"
-engine='' working=''
+engine='' working='' storing=''
 
 # Records why this task can't work, and ends it.
 give_up() {
@@ -42,13 +45,21 @@ asked_to_end() {
 }
 
 trap asked_to_end TERM
-trap 'kill "$engine" 2>/dev/null || true' EXIT
+trap 'kill $engine $storing 2>/dev/null || true' EXIT
 
 if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout/tiny
   mapfile -d '' -t server < <("$program" machine command --pool "$ROLLOUT_POOL")
   if [ "${#server[@]}" = 0 ]; then
     give_up "the command of the inference server is not known; see the log of the task"
   fi
+  # Where servers look for models of the hub: the image may have some there.
+  models=${HF_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/huggingface}/hub
+  models=${HF_HUB_CACHE:-${HUGGINGFACE_HUB_CACHE:-$models}}
+  export HF_HUB_CACHE=$models LLAMA_CACHE=${LLAMA_CACHE:-$models}
+  # Without a copy, or with a damaged one, the server fetches the model from the hub.
+  "$program" machine fetch-model --pool "$ROLLOUT_POOL" --hub-cache "$models" >&2 &
+  engine=$!
+  wait "$engine" || true
   log=${TMPDIR:-/tmp}/server.log
   : >"$log" # tail may come before the server
   "${server[@]}" >"$log" 2>&1 &
@@ -66,6 +77,9 @@ if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout
     sleep "${ROLLOUT_LOOK_EVERY:-5}" & wait $!
   done
   worker+=(--engine http://127.0.0.1:8000/v1)
+  # For the next tasks, beside the work.
+  nice -n 15 "$program" machine store-model --pool "$ROLLOUT_POOL" --hub-cache "$models" >&2 &
+  storing=$!
 fi
 
 # The worker hands its work over before the task's time is up: SIGTERM drains it.

@@ -141,6 +141,40 @@ sleep 60 & wait`)
 	have(t, calls, "gpuworker drains")
 }
 
+// The copy comes before the server starts, and to where servers look for it. The task works
+// on whether the bucket has one or not.
+func TestTaskReadsItsModelFromTheBucketAndStoresIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ variable, folder string }{
+		"the usual folder":         {"HOME=/home/x", "/home/x/.cache/huggingface/hub"},
+		"the folder of engine_env": {"HF_HOME=/models", "/models/hub"},
+	} {
+		for _, status := range []string{"0", "1"} {
+			m := newComputer(t, map[string]string{"python3": `echo "hub $HF_HUB_CACHE $LLAMA_CACHE" >>"${0%/*}/../calls"
+exec sleep 60`, "curl": `grep -q ^hub "${0%/*}/../calls"`})
+			m.program(t, "programs/worker-1", `case "$2" in
+fetch-model) exit `+status+` ;;
+store-model) echo stored >"$TMPDIR/stored"; exit `+status+` ;;
+esac
+[ "$1" != machine ] || AS_WORKER=1 exec "$TEST_PROGRAM" "$@"
+until [ -s "$TMPDIR/stored" ]; do :; done`)
+			cmd := m.command(t, "cloud-run.sh", "ROLLOUT_WORKER=worker-1", c.variable,
+				"ROLLOUT_FOLDER="+filepath.Join(m.root, "programs"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: the task ended with %v: %s", name, err, out)
+			}
+			calls := m.called(t)
+			fetched := slices.Index(calls, "worker-1 machine fetch-model --pool small --hub-cache "+c.folder)
+			served := slices.Index(calls, "hub "+c.folder+" "+c.folder)
+			stored := slices.Index(calls, "worker-1 machine store-model --pool small --hub-cache "+c.folder)
+			if fetched < 0 || served < fetched || stored < served {
+				t.Errorf("%s: it fetches, serves and stores at %d, %d, %d:\n%s", name, fetched, served, stored,
+					strings.Join(calls, "\n"))
+			}
+		}
+	}
+}
+
 func TestTaskEndsItsWorkerBeforeItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	c := newComputer(t, map[string]string{"python3": "exec sleep 60", "curl": "exit 0",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -228,8 +229,9 @@ func (p Pool) checkModelSource(c *checker, at string, of provider) {
 		case len(bucket) < 3:
 			c.add(at, "%s names no bucket: write %sBUCKET/FOLDER", quote(p.Model), of.scheme)
 		}
-		if p.Server == servers.LlamaCpp && !strings.HasSuffix(p.Model, ".gguf") {
-			c.add(at, "%s serves one file: write the address of a .gguf file", servers.LlamaCpp)
+		if ext := path.Ext(p.Model); p.Server == servers.LlamaCpp && ext != ".gguf" && ext != ".json" {
+			c.add(at, "%s serves one file: write the address of a .gguf file, or the one that `rollout model cache` printed",
+				servers.LlamaCpp)
 		}
 	}
 	if p.Server == servers.LlamaCpp && p.ModelSource() == ModelOfFolder && !strings.HasSuffix(p.Model, ".gguf") {

@@ -195,7 +195,8 @@ func TestPoolsThatCannotWorkAreRefused(t *testing.T) {
 		"a bucket for tasks": {gcpHead + model("gs://acme/x") + "machines = 'cloud-run'",
 			"pool[0].model: tasks of Cloud Run fetch models from the hub"},
 		"a folder for llama.cpp": {awsHead + model("s3://acme/x") + "server = 'llama.cpp'",
-			"pool[0].model: llama.cpp serves one file: write the address of a .gguf file"},
+			"pool[0].model: llama.cpp serves one file: write the address of a .gguf file, " +
+				"or the one that `rollout model cache` printed"},
 		"a tokenizer for llama.cpp": {awsHead + aPool + "server = 'llama.cpp'\ntokenizer = 'org/t'",
 			"pool[0].tokenizer: llama.cpp has its tokenizer in the model's file: remove it"},
 	} {

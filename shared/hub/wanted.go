@@ -39,6 +39,21 @@ func (m Model) Serving() Model {
 	return m
 }
 
+// OnlyGGUF reports whether the model has weights for llama.cpp and in no other format.
+func (m Model) OnlyGGUF() bool {
+	any := func(endings []string) bool {
+		return slices.ContainsFunc(m.Files, func(f File) bool { return hasEnding(f.Path, endings) })
+	}
+	last := len(weights) - 1
+	return any(weights[last]) && !slices.ContainsFunc(weights[:last], any)
+}
+
+// Only returns the model with only the files at the paths.
+func (m Model) Only(paths []string) Model {
+	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f File) bool { return !slices.Contains(paths, f.Path) })
+	return m
+}
+
 func atTop(name string) bool { return !strings.Contains(name, "/") }
 
 func hasEnding(name string, endings []string) bool {

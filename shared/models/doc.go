@@ -4,6 +4,7 @@
 //	models/content/<ab>/<id>             a block of a file: at most 8 MiB, named by its content
 //	models/files/<ab>/<digest>           the blocks of a file whose digest the hub tells beforehand
 //	models/hub/<org>/<name>/<commit>.json  the manifest of a revision of a model of the hub
+//	models/hub/<org>/<name>/<tag>/<commit>.json  that of its .gguf files of one tag; see SplitTag
 //	models/own/<name>/<id>.json          the manifest of any other model, named by its content
 //
 // A file is cut into blocks. Each is an object of its own, so that a reader takes many at

@@ -16,7 +16,7 @@ import (
 // Find returns the manifest of a commit of a model of the hub; NotFound if the bucket lacks
 // it.
 func (c Cache) Find(ctx context.Context, name, commit string) (Manifest, error) {
-	if err := CheckName(name); err != nil {
+	if err := CheckTagged(name); err != nil {
 		return Manifest{}, err
 	}
 	if !IsCommit(commit) {

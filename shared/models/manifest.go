@@ -3,7 +3,6 @@ package models
 import (
 	"encoding/json"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -47,7 +46,8 @@ type File struct {
 // Manifest lists the files of a model.
 type Manifest struct {
 	Schema int `json:"schema_version"`
-	// Name is the hub's, such as "org/model", or for another model what its user calls it.
+	// Name is the hub's, such as "org/model" or "org/model:Q4_K_M", see SplitTag, or for
+	// another model what its user calls it.
 	Name     string `json:"name"`
 	Revision string `json:"revision,omitempty"` // the hub's commit: 40 hexadecimal digits
 	Files    []File `json:"files"`              // in the order of their paths
@@ -69,23 +69,6 @@ func (f File) blockSize(block int) int64 {
 	return min(BlockBytes, f.Size-int64(block)*BlockBytes)
 }
 
-var (
-	commitName = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	modelName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?$`)
-)
-
-// CheckName refuses, as Invalid, a name that is not like a model's of the hub.
-func CheckName(name string) error {
-	if !modelName.MatchString(name) || strings.Contains(name, "..") {
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%.128q is not a name of a model", name),
-			Remedy: "write one such as org/model, of letters, digits, -, _ and ."}
-	}
-	return nil
-}
-
-// IsCommit reports whether a revision is a commit, which always means the same files.
-func IsCommit(revision string) bool { return commitName.MatchString(revision) }
-
 // check returns Corrupt for a manifest that a program must not follow: its paths may lead
 // out of the model's folder, or its numbers contradict each other.
 func (m Manifest) check() error {
@@ -95,7 +78,7 @@ func (m Manifest) check() error {
 	if len(m.Files) == 0 || len(m.Files) > maxFiles {
 		return fault.New(fault.Corrupt, "the manifest lists %d files, want 1 to %d", len(m.Files), maxFiles)
 	}
-	if err := CheckName(m.Name); err != nil {
+	if err := checkNamed(m.Name, m.Revision); err != nil {
 		return fault.WithKind(fault.Corrupt, err, "the manifest")
 	}
 	all := 0
@@ -171,8 +154,11 @@ func decode(key string, text []byte) (m Manifest, err error) {
 	return m, nil
 }
 
-// HubKey returns the key of the manifest of a commit of a model of the hub.
-func HubKey(name, commit string) string { return hubPrefix + name + "/" + commit + manifestEnd }
+// HubKey returns the key of the manifest of a commit of a model of the hub. A tag is a folder
+// of its own.
+func HubKey(name, commit string) string {
+	return hubPrefix + strings.Replace(name, ":", "/", 1) + "/" + commit + manifestEnd
+}
 
 // IsOwnKey reports whether a key is that of the manifest of a model that is not of the hub.
 func IsOwnKey(key string) bool {

@@ -105,7 +105,7 @@ var digestName = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
 
 // checkListed refuses what no manifest can hold, before anything is read.
 func checkListed(name, revision string, files []Listed) error {
-	if err := CheckName(name); err != nil {
+	if err := checkNamed(name, revision); err != nil {
 		return err
 	}
 	if revision != "" && !IsCommit(revision) {

@@ -68,6 +68,34 @@ func TestCopyThatLacksFilesIsNotTakenForAllOfThem(t *testing.T) {
 		"acme/small at 89abcdef0123 is in the bucket already: 25 B\n")
 }
 
+// The bucket has the files of each tag by themselves, as machines ask for them.
+func TestModelForLlamaCppIsCachedByItsTag(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h := hubtest.New(t, map[string][]byte{"m-Q4_K_M.gguf": []byte("four"), "m-Q8_0.gguf": []byte("eight"),
+		"mmproj-F16.gguf": []byte("eyes"), "README.md": []byte("about")})
+	check(t, f.withHub(h, "", "model", "cache", "acme/small:q8_0"), 0,
+		"acme/small:Q8_0 at 89abcdef0123 is stored: 9 B of 2 files, 9 B new to the bucket, in 0s\n")
+	check(t, f.withHub(h, "", "model", "cache", "acme/small"), 0,
+		"acme/small:GGUF at 89abcdef0123 is stored: 8 B of 2 files, 4 B new to the bucket, in 0s\n")
+	check(t, f.withHub(h, "", "model", "cache", "--all", "acme/small"), 0,
+		"acme/small at 89abcdef0123 is stored: 18 B of 4 files, 5 B new to the bucket, in 0s\n")
+	check(t, f.withHub(h, "", "model", "cache", "acme/small:Q2_K"), 2, "",
+		"acme/small has no .gguf file for llama.cpp of the tag Q2_K")
+	check(t, f.withHub(h, "", "model", "cache", "acme/small:Q8_0@v1"), 2, "", "leave @ and the revision out")
+	check(t, f.withHub(h, "", "model", "cache", "--all", "acme/small:Q8_0"), 2, "", "--all is for models without a tag")
+	check(t, f.withHub(h, "", "model", "cache", "acme/small:../x"), 2, "", "is not a name of a model")
+	list := f.rollout("model", "list")
+	for _, name := range []string{"acme/small:Q8_0", "acme/small:GGUF", "acme/small "} {
+		if !strings.Contains(list.out, name) {
+			t.Errorf("%s is not listed:\n%s", name, list.out)
+		}
+	}
+	check(t, f.rollout("model", "rm", "acme/small:q8_0"), 0, "removed 1 model: 0 B\n") // --all has its files
+	check(t, f.rollout("model", "rm", "acme/small"), 0, "removed 1 model: 10 B\n")
+	check(t, f.rollout("model", "rm", "acme/small:GGUF"), 0, "removed 1 model: 8 B\n")
+}
+
 func TestModelOfTheHubThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f, h := newFixture(t), smallHub(t)

@@ -36,6 +36,9 @@ type Server struct {
 	Context [][]string
 	// Cache is the folder in the container where it keeps models of the hub.
 	Cache string
+	// CacheVariable is the variable that names the folder "hub" below Cache to a server that
+	// else may keep models elsewhere, and "" for the others.
+	CacheVariable string
 
 	model, name, revision, tokenizer, parallel string // flags; "" if the server has none
 	halves                                     []string
@@ -72,8 +75,8 @@ func all() []Server {
 			Program: []string{"/app/llama-server"}, Entry: true,
 			Ready: "/health", Limits: "/props",
 			Context: [][]string{{"default_generation_settings", "n_ctx"}},
-			Cache:   "/root/.cache",
-			model:   "--hf-repo", name: "--alias",
+			Cache:   "/root/.cache/huggingface", CacheVariable: "LLAMA_CACHE",
+			model: "--hf-repo", name: "--alias",
 			always:       []string{"--n-gpu-layers", "999", "--metrics", "--jinja"},
 			contextFlags: []string{"--ctx-size", "-c"},
 			own:          []string{"-hf", "-hfr", "-m", "--model", "-a"},
@@ -102,7 +105,7 @@ func Of(name string) (Server, bool) {
 // Start says what a server shall serve, and how.
 type Start struct {
 	// Model is the name of a model of the hub, or the path of its folder in the
-	// container, or of its file for llama.cpp.
+	// container, or of its file for llama.cpp; "" if a variable names the file.
 	Model    string
 	Name     string // under which clients ask for the model
 	Revision string // of the hub; "" is the newest
@@ -132,12 +135,14 @@ func (s Server) flags(o Start) []string {
 	if s.Name == LlamaCpp && strings.HasPrefix(o.Model, "/") {
 		model = "--model"
 	}
-	out := []string{model, o.Model, s.name, o.Name, "--host", o.Host, "--port", strconv.Itoa(o.Port)}
+	var out []string
 	add := func(flag, value string) {
 		if flag != "" && value != "" {
 			out = append(out, flag, value)
 		}
 	}
+	add(model, o.Model)
+	out = append(out, s.name, o.Name, "--host", o.Host, "--port", strconv.Itoa(o.Port))
 	add(s.revision, o.Revision)
 	add(s.tokenizer, o.Tokenizer)
 	if o.Parallel > 1 {

@@ -38,6 +38,9 @@ func TestArgumentsAreThoseOfEachServer(t *testing.T) {
 		"llama.cpp with a file": {servers.LlamaCpp,
 			servers.Start{Model: "/model/a.gguf", Name: "a", Host: "h", Port: 1, Parallel: 1},
 			"--model|/model/a.gguf|--alias|a|--host|h|--port|1|--n-gpu-layers|999|--metrics|--jinja"},
+		"llama.cpp with a file that a variable names": {servers.LlamaCpp,
+			servers.Start{Name: "a", Host: "h", Port: 1, Parallel: 1},
+			"--alias|a|--host|h|--port|1|--n-gpu-layers|999|--metrics|--jinja"},
 	} {
 		if got := strings.Join(server(t, c.server).Arguments(c.start), "|"); got != c.want {
 			t.Errorf("%s: got  %s\nwant %s", name, got, c.want)
