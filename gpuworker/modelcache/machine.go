@@ -220,10 +220,11 @@ func (m Machine) ownKey() (key string, ok bool) {
 // names returns the pool's model as the hub names it, and as the bucket does: with a tag for
 // llama.cpp, which loads some of a model's files.
 func (m Machine) names() (ofHub, ofBucket string) {
+	ofHub = m.Pool.HubName()
 	if m.Machines.Server != servers.LlamaCpp {
-		return m.Pool.Model, m.Pool.Model
+		return ofHub, ofHub
 	}
-	ofHub, tag := models.SplitTag(m.Pool.Model)
+	_, tag := models.SplitTag(m.Pool.Model)
 	return ofHub, models.Tagged(ofHub, cmp.Or(tag, models.DefaultTag))
 }
 

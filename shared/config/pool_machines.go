@@ -151,6 +151,16 @@ func (p Pool) ModelSource() ModelSource {
 	return ModelOfHub
 }
 
+// HubName returns how the hub names the pool's model: without the tag by which llama.cpp
+// takes some of a model's files, as in "org/model:Q4_K_M".
+func (p Pool) HubName() string {
+	if p.Server != servers.LlamaCpp {
+		return p.Model
+	}
+	name, _, _ := strings.Cut(p.Model, ":")
+	return name
+}
+
 // ModelBucket splits the address of a model in a bucket: "s3://acme/models/x/" is the
 // bucket acme and the folder "models/x". Another source has none.
 func (p Pool) ModelBucket() (bucket, folder string) {

@@ -19,6 +19,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/core/modelsize"
+	"rollout/shared/core/servers"
 	"rollout/shared/fault"
 )
 
@@ -66,7 +67,7 @@ func (m Models) CheckAll(ctx context.Context, d config.Deployment) (reports []Re
 func Readable(d config.Deployment) bool {
 	return slices.ContainsFunc(d.InferPools(), func(p config.Pool) bool {
 		source := p.ModelSource()
-		return source != config.ModelBuiltIn && (source != config.ModelOfHub || hubName.MatchString(p.Model))
+		return source != config.ModelBuiltIn && (source != config.ModelOfHub || hubName.MatchString(p.HubName()))
 	})
 }
 
@@ -74,6 +75,9 @@ func Readable(d config.Deployment) bool {
 func (m Models) Find(ctx context.Context, p config.Pool) (model *modelsize.Model, why string) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
+	if p.Server == servers.LlamaCpp { // a config beside the files is that of a larger format
+		return nil, "how large it is stands in its .gguf files alone"
+	}
 	var read func(name string) ([]byte, error)
 	switch p.ModelSource() {
 	case config.ModelBuiltIn:
@@ -122,7 +126,7 @@ func weightsOf(index []byte, err error) float64 {
 
 // OfHub reports whether the hub may have a pool's model.
 func OfHub(p config.Pool) bool {
-	return p.ModelSource() == config.ModelOfHub && hubName.MatchString(p.Model)
+	return p.ModelSource() == config.ModelOfHub && hubName.MatchString(p.HubName())
 }
 
 // ConfigURL returns the address at the hub of the config of a pool's model.
@@ -130,7 +134,7 @@ func (m Models) ConfigURL(p config.Pool) string { return m.fileURL(p, configFile
 
 func (m Models) fileURL(p config.Pool, name string) string {
 	hub, revision := cmp.Or(m.Hub, DefaultHub), cmp.Or(p.Revision, "main")
-	return strings.TrimSuffix(hub, "/") + "/" + p.Model + "/resolve/" + url.PathEscape(revision) + "/" + name
+	return strings.TrimSuffix(hub, "/") + "/" + p.HubName() + "/resolve/" + url.PathEscape(revision) + "/" + name
 }
 
 // get reads a file of a model from the hub.

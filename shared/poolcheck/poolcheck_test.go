@@ -151,6 +151,8 @@ func TestWhatCannotBeKnownIsSaid(t *testing.T) {
 		"a bucket":             {m, awsHead + pool("s3://acme/8b", ""), "it lies in a bucket, which is not read from here"},
 		"a folder of the image": {m, awsHead + pool("/models/8b", "ami = 'ami-0123456789abcdef0'"),
 			"its folder is in the machines' image"},
+		"files of llama.cpp": {m, awsHead + pool("org/8b:Q4_K_M", "server = 'llama.cpp'"),
+			"how large it is stands in its .gguf files alone"},
 		"no name of the hub": {m, awsHead + pool("mock", ""), "it is not a name of the hub"},
 		"an unknown type": {m, awsHead + pool("org/8b", "instance_types = ['g9.xlarge']"),
 			"what g9.xlarge have is not known here"},

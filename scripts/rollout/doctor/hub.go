@@ -65,7 +65,7 @@ func (h hub) model(ctx context.Context, p config.Pool) (string, error) {
 	if !refused(status) {
 		return p.Model + " is open", h.absent(p, status, reason)
 	}
-	page := strings.TrimSuffix(cmp.Or(h.models.Hub, poolcheck.DefaultHub), "/") + "/" + p.Model
+	page := strings.TrimSuffix(cmp.Or(h.models.Hub, poolcheck.DefaultHub), "/") + "/" + p.HubName()
 	if !slices.Contains(h.at.Secrets, hubToken) {
 		return "", &fault.Error{Kind: fault.Denied,
 			Err: fault.New(fault.Denied, "pool %s: the hub refuses %s without a token: it is gated, private or absent",

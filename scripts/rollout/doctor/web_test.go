@@ -102,6 +102,11 @@ func TestModelsAreFetchedAsMachinesDo(t *testing.T) {
 				"accept its terms at HUB/acme/gated, create the secret hf-token"},
 		"a gated model with a token": {pool: "model = 'acme/gated'", cloud: allowed, secrets: good,
 			want: "acme/gated is open to hf-token"},
+		"some files of a gated model": {pool: "model = 'acme/gated:Q4_K_M'\nserver = 'llama.cpp'", cloud: allowed,
+			secrets: good, want: "acme/gated:Q4_K_M is open to hf-token"},
+		"some files of a gated model, without a token": {pool: "model = 'acme/gated:Q4_K_M'\nserver = 'llama.cpp'",
+			want: "wrong: pool p: the hub refuses acme/gated:Q4_K_M without a token: it is gated, private or absent → " +
+				"accept its terms at HUB/acme/gated, create"},
 		"a token that is not valid": {pool: "model = 'acme/gated'", cloud: allowed, secrets: tokens{token: "old"},
 			want: "wrong: pool p: the hub does not accept the token in the secret hf-token → put a valid token"},
 		"an account that has not accepted": {pool: "model = 'acme/gated'", cloud: allowed, secrets: tokens{token: "new"},
