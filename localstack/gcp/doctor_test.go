@@ -92,8 +92,9 @@ func healthyProject() *fakeproject.Project {
 	const pubsub, storage = "serviceAccount:service-27@gcp-sa-pubsub.iam.gserviceaccount.com",
 		"serviceAccount:service-27@gs-project-accounts.iam.gserviceaccount.com"
 	p := &fakeproject.Project{
-		ID: "test-project", Number: "27", Region: "europe-west4", AllGPUs: 4, CloudRunGPUs: 3,
-		GPUs: map[string]float64{"PREEMPTIBLE_NVIDIA_L4_GPUS": 2, "CPUS": 24},
+		ID: "test-project", Number: "27", Region: "europe-west4", AllGPUs: 4, AllCPUs: 32, CloudRunGPUs: 3,
+		Quotas: map[string]float64{"PREEMPTIBLE_NVIDIA_L4_GPUS": 2, "CPUS": 24, "N2_CPUS": 24, "N2D_CPUS": 0, "C2_CPUS": 8,
+			"PREEMPTIBLE_CPUS": 0},
 		MachineTypes: map[string][]string{"europe-west4-a": {"g2-standard-8", "g2-standard-12", "n2-standard-8"},
 			"europe-west4-b": {"g2-standard-8"}, "us-central1-a": {"g2-standard-8"}},
 		Policies: map[string]string{"gcp.resourceLocations": `[{"values":{"allowedValues":["in:europe-locations"]}}]`},
@@ -140,6 +141,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 	const want = `✓ credentials …  the machine's account
 ✓ apis …  12 APIs enabled
 ✓ gpu_quota …  3 L4 of Cloud Run in europe-west4; GPUS_ALL_REGIONS 4, PREEMPTIBLE_NVIDIA_L4_GPUS 2
+✓ cpu_quota …  no pool trains
 ✓ machine_types …  g2-standard-8 in a, b; g2-standard-12 in a
 ✓ org_policies …  4 constraints of the organisation, none refuses
 ✓ silent_grants …  18 grants to accounts of Google's
@@ -152,7 +154,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 ✓ secret_store …  hf-token
 ✓ compute_hint …   …, 4520031799277581759
 ✓ content_id_roundtrip …
-15 pass, 0 fail —  …
+16 pass, 0 fail —  …
 `
 	if out != want || got.Stderr != "" || got.ExitCode != 0 {
 		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
@@ -207,7 +209,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 				t.Fatalf("%v in %s, %s", err, got.Stdout, got.Stderr)
 			}
 			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
-				report.Summary.Passed+report.Summary.Skipped != 15-len(c.fails) {
+				report.Summary.Passed+report.Summary.Skipped != 16-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {

@@ -32,6 +32,7 @@ func (p project) probes() []cloud.Probe {
 		{Name: "credentials", Limit: probeLimit, Run: p.credentials},
 		{Name: "apis", Limit: probeLimit, Run: p.apis},
 		{Name: "gpu_quota", Limit: probeLimit, Run: p.gpuQuota},
+		{Name: "cpu_quota", Limit: probeLimit, Run: p.cpuQuota},
 		{Name: "machine_types", Limit: probeLimit, Run: p.machineTypes},
 		{Name: "org_policies", Limit: probeLimit, Run: p.policies},
 		{Name: "silent_grants", Limit: probeLimit, Run: p.silentGrants},

@@ -87,33 +87,44 @@ func (p project) gpuQuota(ctx context.Context) (string, error) {
 	return strings.Join(found, "; "), nil
 }
 
-// quota is a quota of Compute Engine.
-type quota struct {
-	Metric string
-	Limit  float64
-	Usage  float64
+// quotas are those of Compute Engine by their names.
+type quotas map[string]float64
+
+// quotas returns the quotas of Compute Engine: those of all regions, and those of the region.
+func (p project) quotas(ctx context.Context) (everywhere, here quotas, err error) {
+	at := computeProjects + p.at.Cloud.Project
+	if everywhere, err = p.quotasAt(ctx, at, "see the quotas of the project"); err != nil {
+		return nil, nil, err
+	}
+	here, err = p.quotasAt(ctx, at+"/regions/"+p.at.Cloud.Region, "see the quotas of the region")
+	return everywhere, here, err
+}
+
+func (p project) quotasAt(ctx context.Context, address, what string) (quotas, error) {
+	var answer struct {
+		Quotas []struct {
+			Metric string
+			Limit  float64
+		}
+	}
+	if err := p.get(ctx, address, &answer, what); err != nil {
+		return nil, err
+	}
+	found := quotas{}
+	for _, q := range answer.Quotas {
+		found[q.Metric] = q.Limit
+	}
+	return found, nil
 }
 
 // computeQuota checks the quotas of machines with GPUs: that of all regions, and those
 // of the region.
 func (p project) computeQuota(ctx context.Context) (string, error) {
-	var everywhere, here struct{ Quotas []quota }
-	at := computeProjects + p.at.Cloud.Project
-	if err := p.get(ctx, at, &everywhere, "see the quotas of the project"); err != nil {
+	everywhere, here, err := p.quotas(ctx)
+	if err != nil {
 		return "", err
 	}
-	if err := p.get(ctx, at+"/regions/"+p.at.Cloud.Region, &here, "see the quotas of the region"); err != nil {
-		return "", err
-	}
-	find := func(quotas []quota, metric string) float64 {
-		for _, q := range quotas {
-			if q.Metric == metric {
-				return q.Limit
-			}
-		}
-		return 0
-	}
-	all := find(everywhere.Quotas, allGPUs)
+	all := everywhere[allGPUs]
 	found := []string{fmt.Sprintf("%s %v", allGPUs, all)}
 	if all < 1 {
 		return "", p.noQuota(allGPUs, "")
@@ -125,7 +136,7 @@ func (p project) computeQuota(ctx context.Context) (string, error) {
 		names, unknown := p.groupQuotas(pool)
 		most := 0.0
 		for _, name := range names {
-			limit := find(here.Quotas, name)
+			limit := here[name]
 			if text := fmt.Sprintf("%s %v", name, limit); !slices.Contains(found, text) {
 				found = append(found, text)
 			}

@@ -26,9 +26,10 @@ type Project struct {
 	ID, Number, Region string
 	// Disabled are APIs that are not enabled. Example: "run.googleapis.com"
 	Disabled []string
-	// GPUs are the quotas of Compute Engine: that of all regions, and those of the region.
-	AllGPUs float64
-	GPUs    map[string]float64
+	// AllGPUs and AllCPUs are quotas of Compute Engine in all regions, and Quotas those of the
+	// region. An AllCPUs of 0 is not listed.
+	AllGPUs, AllCPUs float64
+	Quotas           map[string]float64
 	// CloudRunGPUs is the quota of GPUs of Cloud Run in the region.
 	CloudRunGPUs int
 	// MachineTypes are the types by zone.
@@ -122,9 +123,13 @@ func (p *Project) answer(host string, r *http.Request) (out any, ok bool) {
 	case path == "/v1/projects/"+p.ID && host == "cloudresourcemanager.googleapis.com":
 		return map[string]any{"projectId": p.ID, "projectNumber": p.Number}, true
 	case path == "/compute/v1/projects/"+p.ID:
-		return quotas(map[string]float64{"GPUS_ALL_REGIONS": p.AllGPUs, "SNAPSHOTS": 1000}), true
+		everywhere := map[string]float64{"GPUS_ALL_REGIONS": p.AllGPUs, "SNAPSHOTS": 1000}
+		if p.AllCPUs > 0 {
+			everywhere["CPUS_ALL_REGIONS"] = p.AllCPUs
+		}
+		return quotas(everywhere), true
 	case path == "/compute/v1/projects/"+p.ID+"/regions/"+p.Region:
-		return quotas(p.GPUs), true
+		return quotas(p.Quotas), true
 	case path == "/compute/v1/projects/"+p.ID+"/aggregated/machineTypes":
 		return p.machineTypes(r.URL.Query().Get("filter")), true
 	case strings.HasSuffix(path, "/services/run.googleapis.com/quotaInfos/"+
