@@ -17,9 +17,11 @@ data "google_compute_machine_types" "zone" {
 locals {
   group_pools = [for name, p in var.settings.pools : name if var.gpu && p.machines == "group"]
   all_types   = distinct(flatten([for pool in local.group_pools : var.settings.pools[pool].instance_types]))
-  # For each pool "g2" to its types, in the order of the config.
+  # For each pool "g2" to its types, in the order of the config. A3 Ultra has other disks than
+  # the rest of A3, and a group of its own; functions name the groups likewise.
   series = { for pool in local.group_pools : pool => {
-    for t in var.settings.pools[pool].instance_types : split("-", t)[0] => t...
+    for t in var.settings.pools[pool].instance_types :
+    startswith(t, "a3-ultragpu-") ? "a3ultra" : split("-", t)[0] => t...
   } }
   # A group for each pool and series, with the zones of the region that have a type of it.
   wanted_groups = merge([for pool, series in local.series : { for s, types in series :
@@ -31,7 +33,7 @@ locals {
   absent = distinct([for g in local.wanted_groups : g.series if length(g.zones) == 0])
   groups = { for name, g in local.wanted_groups : name => g if length(g.zones) > 0 }
   # These have no persistent disks.
-  disk_types = { for s in ["g4", "c4", "c4d", "n4", "n4d", "h4d", "m4", "x4"] : s => "hyperdisk-balanced" }
+  disk_types = { for s in ["a3ultra", "g4", "c4", "c4d", "n4", "n4d", "h4d", "m4", "x4"] : s => "hyperdisk-balanced" }
 
   provisioning = {
     spot       = { model = "SPOT", preemptible = true, seconds = 0 }
@@ -190,7 +192,7 @@ resource "google_compute_region_instance_group_manager" "machines" {
   lifecycle {
     ignore_changes = [target_size]
     precondition {
-      condition     = var.settings.pools[each.value.pool].trains || contains(["g2", "g4", "a2", "a3"], each.value.series)
+      condition     = var.settings.pools[each.value.pool].trains || contains(["g2", "g4", "a2", "a3", "a3ultra"], each.value.series)
       error_message = "Use machine types of the series g2, g4, a2 and a3, which bring their GPUs."
     }
   }

@@ -238,6 +238,8 @@ var zonesOf = map[string][]string{
 	"a2": {"us-central1-a"},
 	"a3": {"us-central1-a"},
 
+	"a3ultra": {"us-central1-a"},
+
 	"n2":  {"us-central1-a", "us-central1-f"},
 	"n2d": {"us-central1-a"},
 	"c2":  {"us-central1-a"},

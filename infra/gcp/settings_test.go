@@ -25,7 +25,7 @@ const onePool = "[[pool]]\nname = 'small'\nmodel = 'org/small'\n"
 const wholePool = `[[pool]]
 name = "whole"
 model = "gs://acme-models/llama/"
-instance_types = ["a3-highgpu-8g"]
+instance_types = ["a3-highgpu-8g", "a3-ultragpu-8g"]
 server = "sglang"
 engine_args = ["--context-length", "32768", "$(touch /tmp/x)"]
 tensor_parallel = 8
@@ -66,7 +66,7 @@ func TestSettingsAreThoseOfTheConfig(t *testing.T) {
 				EngineImage: "vllm/vllm-openai:v0.21.0-cu129", EngineEnv: map[string]string{"NCCL_DEBUG": "WARN"}, DiskGB: 150,
 				BootSeconds: 1200, Labels: map[string]string{}},
 			"whole": {Model: "gs://acme-models/llama/", Machines: "group", Provisioning: "spot",
-				InstanceTypes: []string{"a3-highgpu-8g"}, EngineImage: "lmsysorg/sglang:v0.5.11-cu129",
+				InstanceTypes: []string{"a3-highgpu-8g", "a3-ultragpu-8g"}, EngineImage: "lmsysorg/sglang:v0.5.11-cu129",
 				EngineEnv: map[string]string{}, DiskGB: 300, BootSeconds: 2400,
 				Image:  "projects/acme-ml/global/images/family/gpu-nvidia-580",
 				Labels: map[string]string{"team": "ml"}, ModelBucket: "acme-models", ModelFolder: "llama"},

@@ -387,12 +387,17 @@ func TestGroupsAndJobsAreAsTheirPoolsDescribeThem(t *testing.T) {
 	found := map[string]bool{}
 	for _, m := range d.of("google_compute_region_instance_template") {
 		disk := m.Values.block("disk")
-		got := []any{m.Values.text("machine_type"), disk.number("disk_size_gb"), disk.text("source_image")}
-		pool, want := "small", []any{"g2-standard-8", 150.0, "projects/deeplearning-platform-release/global/images/" +
-			"family/common-cu129-ubuntu-2204-nvidia-580"}
+		got := []any{m.Values.text("machine_type"), disk.text("disk_type"), disk.number("disk_size_gb"),
+			disk.text("source_image")}
+		pool, want := "small", []any{"g2-standard-8", "pd-balanced", 150.0,
+			"projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"}
 		switch {
 		case strings.Contains(m.Address, "whole-a3"):
-			pool, want = "whole", []any{"a3-highgpu-8g", 300.0, "projects/acme-ml/global/images/family/gpu-nvidia-580"}
+			pool, want = "whole", []any{"a3-highgpu-8g", "pd-balanced", 300.0,
+				"projects/acme-ml/global/images/family/gpu-nvidia-580"}
+			if strings.Contains(m.Address, "whole-a3ultra") { // it takes Hyperdisk alone
+				want[0], want[1] = "a3-ultragpu-8g", "hyperdisk-balanced"
+			}
 			for _, labels := range []any{m.Values["labels"], disk["labels"]} {
 				if l, _ := labels.(map[string]any); l["team"] != "ml" {
 					t.Errorf("%s has the labels %v", m.Address, labels)

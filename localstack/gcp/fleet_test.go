@@ -554,6 +554,11 @@ func TestGroupsOfAPool(t *testing.T) {
 	if got := gcp.GroupNames(d, "small"); !slices.Equal(got, []string{g2, a2}) {
 		t.Errorf("%v", got)
 	}
+	ultra := d
+	ultra.Cloud.Fleet.InstanceTypes = []string{"a3-highgpu-8g", "a3-ultragpu-8g"}
+	if got := gcp.GroupNames(ultra, "small"); !slices.Equal(got, []string{"rollout-small-a3", "rollout-small-a3ultra"}) {
+		t.Errorf("%v: A3 Ultra has other disks", got)
+	}
 	if pool, ok := gcp.PoolOfGroup(d, a2); pool != "small" || !ok {
 		t.Errorf("%s belongs to %q, %t", a2, pool, ok)
 	}

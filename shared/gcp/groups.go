@@ -46,12 +46,22 @@ var (
 // each series of its machine types. Examples: "rollout-small-g2", "rollout-small-a2".
 func GroupNames(d config.Deployment, pool string) (names []string) {
 	for _, instanceType := range d.InstanceTypesOf(pool) {
-		series, _, _ := strings.Cut(instanceType, "-")
-		if name := d.Cloud.FleetName(pool) + "-" + series; !slices.Contains(names, name) {
+		if name := d.Cloud.FleetName(pool) + "-" + groupSeries(instanceType); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// groupSeries returns the name of the machine types that share a group, and thus a template:
+// mostly their series. A3 Ultra has other disks than the rest of A3. infra/gcp/machines.tf
+// does the same.
+func groupSeries(machineType string) string {
+	if strings.HasPrefix(machineType, "a3-ultragpu-") {
+		return "a3ultra"
+	}
+	series, _, _ := strings.Cut(machineType, "-")
+	return series
 }
 
 // PoolOfGroup returns the pool whose machines a group has.

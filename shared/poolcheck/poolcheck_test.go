@@ -84,9 +84,8 @@ func TestPoolsThatWillNotStartAreTold(t *testing.T) {
 			"disk_gb = 100\ninstance_types = ['g2-standard-8']\nengine_args = ['--max-model-len=8192']"),
 			"small: org/8b takes 16.1 GB, the server's image 30 and the machine's 60, and the disk has 100 GB: set " +
 				"disk_gb = 150"},
-		"a large disk": {gcpHead + pool("org/large", "instance_types = ['a3-highgpu-8g']\ntensor_parallel = 8"),
-			"small: org/large takes 400.0 GB and the server's image 30, and the own disks of a3-highgpu-8g have room for " +
-				"375 GB"},
+		"small disks of its own": {awsHead + pool("org/large", "instance_types = ['g6.xlarge']"),
+			"small: org/large takes 400.0 GB and the server's image 30, and the own disks of g6.xlarge have room for 250 GB"},
 		"no room for a context": {awsHead + pool("org/8b", "instance_types = ['g6.xlarge']\n"+
 			"engine_args = ['--gpu-memory-utilization=0.692']"),
 			"its weights take 15.0 GiB, and the 0.1 GiB that are left hold the KV cache of fewer than 1,024 tokens"},

@@ -55,9 +55,7 @@ type series struct {
 }
 
 // table lists the series of Amazon's EC2, from its pages of instance types, and then of
-// Google's Compute Engine. Amazon's machines are listed with all their disks, because its
-// machine image joins them. Google attaches disks only to some types, as many as 32, which
-// its image leaves apart: a machine uses the first, and all have 375 GB.
+// Google's Compute Engine. Machines are listed with all their disks, which act as one.
 var table = []series{
 	{"g4dn.", t4, []size{{"xlarge", 1, 16, 125}, {"2xlarge", 1, 32, 225}, {"4xlarge", 1, 64, 225},
 		{"8xlarge", 1, 128, 900}, {"12xlarge", 4, 192, 900}, {"16xlarge", 1, 256, 900}, {"metal", 8, 384, 1800}}},
@@ -82,11 +80,12 @@ var table = []series{
 		{"32", 1, 128, 0}, {"48", 4, 192, 0}, {"96", 8, 384, 0}}},
 	{"g4-standard-", rtx6000, []size{{"48", 1, 180, 0}, {"96", 2, 360, 0}, {"192", 4, 720, 0}, {"384", 8, 1440, 0}}},
 	{"a2-highgpu-", a100, []size{{"1g", 1, 85, 0}, {"2g", 2, 170, 0}, {"4g", 4, 340, 0}, {"8g", 8, 680, 0}}},
-	{"a2-ultragpu-", a100x80, []size{{"1g", 1, 170, 375}, {"2g", 2, 340, 375}, {"4g", 4, 680, 375},
-		{"8g", 8, 1360, 375}}},
-	{"a3-highgpu-", h100, []size{{"1g", 1, 234, 375}, {"2g", 2, 468, 375}, {"4g", 4, 936, 375},
-		{"8g", 8, 1872, 375}}},
-	{"a3-ultragpu-", h200, []size{{"8g", 8, 2952, 375}}},
+	{"a2-ultragpu-", a100x80, []size{{"1g", 1, 170, 375}, {"2g", 2, 340, 750}, {"4g", 4, 680, 1500},
+		{"8g", 8, 1360, 3000}}},
+	{"a3-highgpu-", h100, []size{{"1g", 1, 234, 750}, {"2g", 2, 468, 1500}, {"4g", 4, 936, 3000},
+		{"8g", 8, 1872, 6000}}},
+	{"a3-megagpu-", h100, []size{{"8g", 8, 1872, 6000}}},
+	{"a3-ultragpu-", h200, []size{{"8g", 8, 2952, 12000}}},
 }
 
 // Of returns the machine type of that name, and whether it is known.

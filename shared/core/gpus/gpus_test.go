@@ -21,6 +21,7 @@ func TestMachineTypesHaveTheirGPUs(t *testing.T) {
 		"p4de.24xlarge":  {8, "A100 80 GB", true},
 		"g2-standard-24": {2, "L4", true},
 		"a2-ultragpu-1g": {1, "A100 80 GB", true},
+		"a3-ultragpu-8g": {8, "H200", true},
 		"g6.3xlarge":     {0, "", false},
 		"m7i.large":      {0, "", false},
 		"":               {0, "", false},
@@ -31,6 +32,12 @@ func TestMachineTypesHaveTheirGPUs(t *testing.T) {
 		}
 		if known && (m.MemoryGiB < 16 || m.GPU.GiB() < 15) {
 			t.Errorf("%s has %d GiB, and its GPU %.1f", name, m.MemoryGiB, m.GPU.GiB())
+		}
+	}
+	for name, gb := range map[string]int{"g6.12xlarge": 3760, "a2-ultragpu-4g": 1500, "a3-ultragpu-8g": 12000,
+		"a2-highgpu-8g": 0} {
+		if m, _ := gpus.Of(name); m.LocalGB != gb {
+			t.Errorf("the own disks of %s have %d GB, want %d", name, m.LocalGB, gb)
 		}
 	}
 	if m, ok := gpus.OfTask("nvidia-l4"); !ok || m.GPU.Name != "L4" {
