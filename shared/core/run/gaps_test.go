@@ -15,6 +15,7 @@ func drawConstraints(t *rapid.T) (c schedule.Constraints) {
 		c.MaxInFlight = rapid.SampledFrom([]int{0, 0, 1, 7}).Draw(t, "max in flight")
 		c.MaxInFlightByVariant = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max of a variant")
 		c.Chains = rapid.Bool().Draw(t, "chains")
+		c.OfVariants = rapid.SampledFrom([][]int{nil, nil, {2}, {0, 1, 3}}).Draw(t, "limits of variants")
 	}
 	return c
 }
@@ -80,7 +81,11 @@ func (w *twin) checkConstraints(was, now State) {
 		}
 	}
 	for v, n := range ofVariant {
-		if limit := c.MaxInFlightByVariant; limit > 0 && n > limit {
+		limit := c.MaxInFlightByVariant
+		if int(v) < len(c.OfVariants) {
+			limit = c.OfVariants[v]
+		}
+		if limit > 0 && n > limit {
 			w.t.Fatalf("%d shards of variant %d are in flight, at most %d may be", n, v, limit)
 		}
 	}

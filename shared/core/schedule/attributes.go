@@ -85,6 +85,9 @@ type Constraints struct {
 	// MaxInFlightByVariant is how many shards of each variant may be in flight; 0:
 	// any number.
 	MaxInFlightByVariant int
+	// OfVariants are the limits of single variants, by their number, in the place of
+	// MaxInFlightByVariant; 0: any number. Variants behind its end have none of their own.
+	OfVariants []int
 	// Chains allows one shard in flight of each chain of each variant, and sends the
 	// shards of a chain in their order.
 	Chains bool
@@ -92,7 +95,17 @@ type Constraints struct {
 
 // NeedAttributes reports whether the constraints depend on a shard's attributes,
 // and may therefore skip a shard.
-func (c Constraints) NeedAttributes() bool { return c.Chains || c.MaxInFlightByVariant > 0 }
+func (c Constraints) NeedAttributes() bool {
+	return c.Chains || c.MaxInFlightByVariant > 0 || len(c.OfVariants) > 0
+}
+
+// maxOf returns how many shards of a variant may be in flight; 0: any number.
+func (c Constraints) maxOf(variant uint32) int {
+	if int64(variant) < int64(len(c.OfVariants)) {
+		return c.OfVariants[variant]
+	}
+	return c.MaxInFlightByVariant
+}
 
 // pagesOfRest is how many pages with skipped shards Needs names for the rest of a
 // variant. Those of the first one may all belong to chains that are busy.

@@ -52,3 +52,29 @@ func TestScanWaitsWithoutAttributes(t *testing.T) {
 		t.Errorf("picked %+v, gaps %+v", p, g)
 	}
 }
+
+// TestVariantsHaveLimitsOfTheirOwn scans shards of three variants in turn: the first has its own
+// limit, the second none, and the third that of all.
+func TestVariantsHaveLimitsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	var rows []Attributes
+	for n := range 15 {
+		rows = append(rows, Attributes{Variant: uint32(n % 3), Items: 1})
+	}
+	scan := Scan{Constraints: Constraints{MaxInFlightByVariant: 1, OfVariants: []int{2, 0}},
+		Rows: Pages{{First: 0, Rows: rows}}, Planned: 15, Window: 99}
+	var g Gaps
+	var f InFlight
+	p := scan.Pick(&g, f, 0)
+	want := interval.Of(interval.Range{Lo: 0, Hi: 5}, interval.Range{Lo: 7, Hi: 8}, interval.Range{Lo: 10, Hi: 11},
+		interval.Range{Lo: 13, Hi: 14})
+	if !slices.Equal(p.Shards.Ranges(), want.Ranges()) || !scan.Constraints.NeedAttributes() {
+		t.Fatalf("%v are sent, want %v", p.Shards.Ranges(), want.Ranges())
+	}
+	f.MarkSent(0, time.Unix(1, 0), p.Shards.Ranges()...)
+	f.MarkDone(3) // of the first variant
+	f.MarkDone(2) // of the third
+	if p = scan.Pick(&g, f, p.NextShard); p.Shards.Len() != 2 || !p.Shards.Has(6) || !p.Shards.Has(5) {
+		t.Errorf("%v are sent when one of the first and one of the third variant are done", p.Shards.Ranges())
+	}
+}

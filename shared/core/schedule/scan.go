@@ -118,7 +118,7 @@ func (p *pass) hold(a Attributes) {
 
 // isFull reports whether no further shard of the variant may be in flight.
 func (p *pass) isFull(variant uint32) bool {
-	limit := p.Constraints.MaxInFlightByVariant
+	limit := p.Constraints.maxOf(variant)
 	return limit > 0 && p.inVariant[variant] >= limit
 }
 
