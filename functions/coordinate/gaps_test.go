@@ -132,7 +132,7 @@ func constrained(t *testing.T, c schedule.Constraints) kind.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Name, k.Constraints = "constrained", c
+	k.Name, k.Constraints = "constrained", func(config.Run) schedule.Constraints { return c }
 	return kind.Table{}.With(k)
 }
 

@@ -12,6 +12,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -132,6 +133,18 @@ func (p *Planner) countsOf(ctx context.Context, m record.Manifest, input int) ([
 		err = fault.New(fault.Internal, "the kind %q cuts a shard without an item", k.Name)
 	}
 	return counts, err
+}
+
+// shardOf is Kind.ShardOf.
+type shardOf = func(record.Manifest, []byte) (schedule.Attributes, error)
+
+// shardOf returns what makes each line of an input a shard; nil if its kind does not say so.
+func (p *Planner) shardOf(m record.Manifest, input int) (shardOf, error) {
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil || input < m.InputCount() {
+		return nil, err
+	}
+	return k.ShardOf, nil
 }
 
 // results are the results of the shards from lo to hi of a run, which are all done.

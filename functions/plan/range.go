@@ -65,6 +65,7 @@ type cut struct {
 
 	parser   *dialect.Parser
 	settings *dialect.Settings // of the run
+	shardOf  shardOf           // nil: lines are cut by their number and size
 	next     int64             // where the line being read begins, in the object
 	totals   shardtable.Totals
 	ids      hashes
@@ -106,8 +107,13 @@ func (c *cut) run(ctx context.Context) error {
 func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := shardtable.CutObject(c.manifest.Config.Shard.Items, c.source.Size)
 	opts.Input, opts.Role = uint32(c.input), c.source.Role
-	if c.offset == 0 {
-		var err error
+	var err error
+	if c.shardOf, err = c.planner.shardOf(c.manifest, c.input); err != nil {
+		return err
+	}
+	if c.shardOf != nil {
+		opts.MaxItems, opts.FillBytes = 1, 0
+	} else if c.offset == 0 {
 		if opts.Counts, err = c.planner.countsOf(ctx, c.manifest, c.input); err != nil {
 			return err
 		}
@@ -166,6 +172,13 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardt
 		}
 		if l.Blank || l.TooLong {
 			continue
+		}
+		if c.shardOf != nil {
+			a, err := c.shardOf(c.manifest, l.Bytes)
+			if err != nil {
+				return err
+			}
+			cutter.Mark(a.Chain, a.Variant)
 		}
 		if err := c.hash(ctx, l.Bytes, cutter.Totals()); err != nil {
 			return err

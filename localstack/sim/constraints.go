@@ -50,7 +50,7 @@ func (c constraints) addTo(t kind.Table) kind.Table {
 	if err != nil {
 		panic(err)
 	}
-	k.Name, k.Constraints = constrained, c.Constraints
+	k.Name, k.Constraints = constrained, func(config.Run) schedule.Constraints { return c.Constraints }
 	return t.With(k)
 }
 

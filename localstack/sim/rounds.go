@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 
 	"rollout/localstack/rounds"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/ratelimit"
 	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -45,7 +47,7 @@ func (w *world) kinds() kind.Table {
 	if w.judged > 0 {
 		k = rounds.WithJudge(w.rounds, w.judged)
 	}
-	k.Constraints = w.constraints.Constraints
+	k.Constraints = func(config.Run) schedule.Constraints { return w.constraints.Constraints }
 	return w.constraints.addTo(kind.Table{}.With(k))
 }
 

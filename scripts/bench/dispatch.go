@@ -111,7 +111,7 @@ func newDispatched(ctx context.Context, shape dispatchShape, shards int) (*dispa
 	if err != nil {
 		return nil, err
 	}
-	k.Name, k.Constraints = "measured", shape.Constraints
+	k.Name, k.Constraints = "measured", func(config.Run) schedule.Constraints { return shape.Constraints }
 	m := record.Manifest{Schema: record.Schema, Run: d.run, Kind: k.Name, CreatedAt: c.Now(), Dialect: "plain",
 		Config: config.DefaultRun(), ModelURI: "mock", ModelID: identity.Model("mock", "").String(), Pool: "default"}
 	now := c.Now()

@@ -59,12 +59,17 @@ type Kind struct {
 	// The lines behind them are cut as those of inputs are. It depends on its arguments
 	// alone. Optional: nil cuts all lines so.
 	CutOf func(context.Context, Appended) ([]int, error)
+	// ShardOf makes each line that Grow has written a shard of its own, and returns what
+	// dispatch must know of it. It depends on its arguments alone. Optional: CutOf then says
+	// how lines are cut.
+	ShardOf func(record.Manifest, []byte) (schedule.Attributes, error)
 	// OwnLines says that no line of the inputs is an item: the plan begins with what Grow
 	// writes, which reads them itself. Optional.
 	OwnLines bool
 
-	// Constraints say which shards may be in flight together. Optional: any may.
-	Constraints schedule.Constraints
+	// Constraints returns which shards of a run of the config may be in flight together.
+	// Optional: any may.
+	Constraints func(config.Run) schedule.Constraints
 
 	// Progress returns how far a rollout has come, whose plan has that last object; nil if
 	// nothing is known yet. Optional.
@@ -159,6 +164,14 @@ func (k Kind) ManifestConfig(c config.Run) config.Run {
 	return k.ConfigOf(c)
 }
 
+// ConstraintsOf returns the constraints of a run of the config: see Constraints.
+func (k Kind) ConstraintsOf(c config.Run) schedule.Constraints {
+	if k.Constraints == nil {
+		return schedule.Constraints{}
+	}
+	return k.Constraints(c)
+}
+
 // Grows reports whether the plan of a run of the config grows.
 func (k Kind) Grows(c config.Run) bool {
 	return k.Grow != nil && (k.Appends == nil || k.Appends(c) > 0)
@@ -169,7 +182,7 @@ func (k Kind) Grows(c config.Run) bool {
 type Table struct{ added []Kind }
 
 // builtin returns the kinds that the product has.
-func builtin() []Kind { return []Kind{batch(), rolloutKind(), train()} }
+func builtin() []Kind { return []Kind{batch(), rolloutKind(), train(), trialsKind()} }
 
 // With returns a table that has the kind too.
 func (t Table) With(k Kind) Table {

@@ -128,6 +128,9 @@ func (c *Cutter) Add(l jsonl.Line) (Row, bool) {
 	return c.take()
 }
 
+// Mark sets the attributes of the open shard, which holds the line that was added last.
+func (c *Cutter) Mark(chain, variant uint32) { c.row.Chain, c.row.Variant = chain, variant }
+
 // Flush ends the range. It returns the last row and true, if there is one.
 func (c *Cutter) Flush() (Row, bool) {
 	if c.row.Items > 0 {
