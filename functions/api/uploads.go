@@ -152,7 +152,7 @@ func (s *Service) checkUpload(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if run.Kind == config.KindTrain || run.Kind == config.KindRollout {
+	if run.Kind != config.KindBatch {
 		return 0, nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config says kind = %q", run.Kind),
 			Remedy: "check the file with `rollout submit --dry-run`"}
 	}

@@ -30,10 +30,11 @@ const (
 	BusyElsewhere   = "busy_elsewhere" // the pool answers other runs
 	LostWorker      = "worker_lost"
 	Stalled         = "stalled"
-	Limited         = "limited"  // the pool's limit is used up
-	FrontierBlocked = "frontier" // one shard keeps all others back
-	AwaitsBudget    = "budget"   // shards wait for tokens of the run's budget
-	SharesPool      = "shared"   // other runs get their part of the pool
+	Limited         = "limited"     // the pool's limit is used up
+	FrontierBlocked = "frontier"    // one shard keeps all others back
+	AwaitsBudget    = "budget"      // shards wait for tokens of the run's budget
+	SharesPool      = "shared"      // other runs get their part of the pool
+	FewWorkers      = "few_workers" // the run may have more in flight than they send at once
 	IsEnding        = "ending"
 )
 
@@ -99,7 +100,26 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 	default:
 		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
 	}
+	out = append(out, fewWorkers(p)...)
 	return append(out, sharesPool(s)...)
+}
+
+// fewWorkers says that a run may have more shards in flight than the workers of its pools send
+// requests at once.
+func fewWorkers(p status.Progress) (out []status.Blocker) {
+	limit, most := p.Kind.ConstraintsOf(p.Manifest.Config).MaxInFlight, 0
+	for _, w := range p.Workers {
+		if w.Alive && slices.Contains(p.Manifest.NeededPools(p.State), w.Pool) {
+			most += w.InFlight
+		}
+	}
+	if most == 0 || limit <= most {
+		return nil
+	}
+	return append(out, status.Blocker{Code: FewWorkers,
+		Text: fmt.Sprintf("%s may be in flight at once, and its workers send %s at once: no more are",
+			figures.Of(limit, "trial"), figures.Of(most, "request")),
+		Remedy: "start more workers, or lower design.max_concurrency"})
 }
 
 // phaseBlocker returns the blocker of a run that is paused or ending.

@@ -14,6 +14,7 @@ import (
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/scaling"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
@@ -167,6 +168,14 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			diagnosis.AllDraining, "other machines start"},
 		"one slow shard": {func(p *status.Progress) { p.State.Warning = "9 shards wait for shard 4" },
 			diagnosis.FrontierBlocked, "wait for shard 4"},
+		"fewer workers than trials may be in flight": {func(p *status.Progress) {
+			k, _ := kind.Table{}.Of(config.KindTrials)
+			p.Kind, p.Manifest.Config.Design = k, &config.Design{MaxConcurrency: 5000}
+		}, diagnosis.FewWorkers, "5,000 trials may be in flight at once, and its workers send"},
+		"as many workers as trials may be in flight": {func(p *status.Progress) {
+			k, _ := kind.Table{}.Of(config.KindTrials)
+			p.Kind, p.Manifest.Config.Design = k, &config.Design{MaxConcurrency: 2}
+		}, "", ""},
 		"the token budget": {func(p *status.Progress) {
 			p.State.Warning = "shards that wait for tokens of the budget: 1"
 			p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 3, Hi: 4}, Spend: cost.Spend{Tokens: 500},

@@ -361,9 +361,9 @@ func (brokenReader) Read([]byte) (int, error) {
 func TestRunOfAnUnknownKindIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	d.deploy.Defaults.Kind = "trials"
+	d.deploy.Defaults.Kind = "contest"
 	m := d.upload("prompts/x.jsonl", prompt)
-	const want = `the kind of run "trials" is not known (use one of: batch, rollout, train)`
+	const want = `the kind of run "contest" is not known (use one of: batch, rollout, train, trials)`
 	if !strings.Contains(m.Refused, want) {
 		t.Errorf("refused with %q, want %q", m.Refused, want)
 	}

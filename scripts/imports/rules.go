@@ -71,6 +71,7 @@ var Rules = []Rule{
 		"shared/figures"}},
 	{Packages: "shared/record", Imports: []string{"shared/..."}},
 	{Packages: "shared/rollout", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
+	{Packages: "shared/trials", Imports: []string{"shared/..."}, Except: []string{"shared/host/...", "shared/rollout"}},
 	{Packages: "shared/result", Imports: []string{"shared/..."}},
 	{Packages: "shared/prices", Imports: []string{"shared/config", "shared/core/cost", "shared/fault"}},
 	{Packages: "shared/retry", Imports: []string{"shared/..."}},

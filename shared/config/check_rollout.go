@@ -19,7 +19,7 @@ func (r Run) checkRollout(c *checker, at string) {
 			{"selection", r.Selection != nil}, {"reflection", r.Reflection != nil}, {"gate", r.Gate != nil}} {
 			if f.set {
 				c.add(under(at, f.name), "applies only to a rollout, and this run is a %s: set kind = %q, or remove the table",
-					cmp.Or(r.Kind, KindBatch), KindRollout)
+					nounOf(r.Kind), KindRollout)
 			}
 		}
 		return

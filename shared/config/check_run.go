@@ -49,6 +49,7 @@ func (r Run) check(c *checker, at string) {
 	r.Dedupe.check(c, under(at, "dedupe"))
 	checkGrades(c, under(at, "grade"), r.Grades, r.Dedupe)
 	r.checkRollout(c, at)
+	r.checkTrials(c, at)
 	r.checkTraining(c, at)
 }
 
@@ -66,7 +67,7 @@ func (r Run) checkTraining(c *checker, at string) {
 			if f.set {
 				c.add(under(at, f.name),
 					"applies only to a training, and this run is a %s: set kind = %q, or remove the table",
-					r.Kind, KindTrain)
+					nounOf(r.Kind), KindTrain)
 			}
 		}
 		return
@@ -175,13 +176,8 @@ func (c *checker) schema(field string, version int) {
 }
 
 func (c *checker) kind(field, kind string) {
-	kinds, planned := []string{KindBatch, KindRollout, KindTrain}, []string{"trials"}
-	switch {
-	case slices.Contains(kinds, kind):
-	case slices.Contains(planned, kind):
-		c.add(field, "%q is not available in this version: use %s", kind, strings.Join(kinds, ", "))
-	default:
-		c.choice(field, "kind of run", kind, text.Nearest(append(planned, kinds...), kind), kinds)
+	if kinds := Kinds(); !slices.Contains(kinds, kind) {
+		c.choice(field, "kind of run", kind, text.Nearest(kinds, kind), kinds)
 	}
 }
 

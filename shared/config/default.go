@@ -7,7 +7,22 @@ const (
 	KindBatch   = "batch"   // answers the prompts of the file
 	KindRollout = "rollout" // answers each ticket of the file several times, and selects
 	KindTrain   = "train"   // trains a model on the rows of the file
+	KindTrials  = "trials"  // answers each task of the file under several variants, and compares them
 )
+
+// Kinds returns the kinds of run.
+func Kinds() []string { return []string{KindBatch, KindRollout, KindTrain, KindTrials} }
+
+// nounOf returns what messages call a run of the kind.
+func nounOf(kind string) string {
+	switch kind {
+	case "":
+		return KindBatch
+	case KindTrials:
+		return "run of trials"
+	}
+	return kind
+}
 
 // Engines that run inside the worker, as values of engine.url.
 const (

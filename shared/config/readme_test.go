@@ -142,6 +142,8 @@ func allSettings() (out []setting) {
 	run.Rollout, run.Answer, run.Runner, run.Selection = &rollout, &Answer{}, &runner, &selection
 	reflection, gate := DefaultReflection(), DefaultGate()
 	run.Reflection, run.Gate = &reflection, &gate
+	design := DefaultDesign()
+	run.Design = &design
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}
@@ -210,6 +212,7 @@ func TestReferenceListsEveryConfigKey(t *testing.T) {
 
 		"reflection.sampling": true,
 		"reflection.request":  true,
+		"variant.sampling":    true,
 	} // tables that have rows themselves
 	for _, s := range allSettings() {
 		key := referenceKey(listed, s.key)

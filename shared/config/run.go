@@ -13,7 +13,7 @@ const SchemaVersion = 1
 // [defaults]. The run's manifest holds its JSON form.
 type Run struct {
 	SchemaVersion int      `toml:"schema_version" json:"schema_version"`
-	Kind          string   `toml:"kind" json:"kind"` // KindBatch, KindRollout or KindTrain
+	Kind          string   `toml:"kind" json:"kind"` // KindBatch, KindRollout, KindTrain or KindTrials
 	Name          string   `toml:"name" json:"name,omitempty"`
 	Model         Model    `toml:"model" json:"model"`
 	Sampling      Sampling `toml:"sampling" json:"sampling"`
@@ -37,6 +37,9 @@ type Run struct {
 	// guidance must show; nil means the defaults.
 	Reflection *Reflection `toml:"reflection" json:"reflection,omitempty"`
 	Gate       *Gate       `toml:"gate" json:"gate,omitempty"`
+	// Design and Variants are nil unless Kind is KindTrials; nil means the defaults.
+	Design   *Design   `toml:"design" json:"design,omitempty"`
+	Variants []Variant `toml:"variant" json:"variant,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots

@@ -92,8 +92,9 @@ func (w *schemaWriter) object(v reflect.Value, at string) map[string]any {
 	return out
 }
 
-// ofOneKind are the tables that only rollouts and trainings have: [defaults] is of batches.
+// ofOneKind are the tables that only rollouts, trials and trainings have: [defaults] is of batches.
 var ofOneKind = []string{"rollout", "mission", "decode", "answer", "runner", "selection", "reflection", "gate",
+	"design", "variant",
 	"algorithm", "snapshot"}
 
 // value returns the schema of a value whose default is v.

@@ -93,6 +93,7 @@ var requiredKeys = map[reflect.Type][]string{
 	reflect.TypeFor[Pool]():          {"name", "model"},
 	reflect.TypeFor[Grade]():         {"name", "kind"},
 	reflect.TypeFor[Mission]():       {"name"},
+	reflect.TypeFor[Variant]():       {"name"},
 	reflect.TypeFor[GraderService](): {"url"},
 	reflect.TypeFor[Cloud]():         {"provider", "region"},
 	reflect.TypeFor[InferInput]():    {"glob"},
@@ -152,9 +153,9 @@ func schemaRules() map[string]schemaRule {
 	return map[string]schemaRule{
 		"Run.schema_version": version, "Deployment.schema_version": version, "Infer.schema_version": version,
 		"Train.schema_version": version,
-		"Run.kind":             choice(KindBatch, KindRollout, KindTrain), "Run.name": name,
+		"Run.kind":             choice(Kinds()...), "Run.name": name,
 		"Run.grade": {maxItems: maxGraders}, "Infer.grade": {maxItems: maxGraders},
-		"Run.mission": {maxItems: maxMissions}, "Run.decode": {maxItems: maxDecodes},
+		"Run.mission": {maxItems: maxMissions}, "Run.decode": {maxItems: maxDecodes}, "Run.variant": {maxItems: maxVariants},
 		"Model.uri": text, "Model.revision": text, "Model.tokenizer": text,
 
 		"Sampling.temperature": between(0, 2), "Sampling.top_p": over(0, 1), "Sampling.min_p": share,
@@ -212,6 +213,12 @@ func schemaRules() map[string]schemaRule {
 		"Gate.share": over(0, maxAside), "Gate.holdout_share": between(0, 0.5), "Gate.tickets": between(2, maxGateTickets),
 		"Gate.alpha": over(0, 0.5), "Gate.resamples": between(1, 1_000_000), "Gate.min_tickets": between(0, maxGateTickets),
 		"Gate.min_gain": share, "Gate.max_broken": share,
+
+		"Design.replications": between(1, maxReplications), "Design.seed": seed,
+		"Design.order":           choice(TrialsByTask, TrialsByVariant, TrialsInterleaved, TrialsRandom),
+		"Design.max_concurrency": between(0, MaxTrials), "Design.chain": texts(maxMemberPath),
+		"Variant.name": named(maxGraderName, "_"), "Variant.system": texts(maxPromptText),
+		"Variant.prompt": texts(maxPromptText), "Variant.max_parallel_trials": between(0, MaxTrials),
 
 		"Algorithm.kind": choice(AlgorithmSFT, AlgorithmRM),
 		"SFT.base_model": tableOrText, "RM.base_model": tableOrText, "RM.head": tableOr(HeadBradleyTerry),

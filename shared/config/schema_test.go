@@ -256,6 +256,8 @@ func baseOf(name, path string) map[string]any {
 		first):
 		base["kind"] = KindRollout
 		base["reflection"] = map[string]any{}
+	case first == "design", first == "variant":
+		base["kind"] = KindTrials
 	case strings.Contains(path, "grade[]"):
 		kind := GradeJudge
 		if strings.Contains(path, "tolerance") {
@@ -288,6 +290,7 @@ var together = map[string]bool{
 	"worker.max_in_flight 1": true, "gate.tickets 2": true, "gate.resamples 1": true, "gate.share 0.6": true,
 	"pool[].machines cloud-run": true, "pool[].provisioning": true, // as the provider can
 	"reflection.sampling.n": true, "reflection.sampling.seed": true, // of a table that reflections share
+	"variant[].sampling.n": true, "variant[].sampling.seed": true, "variant[].sampling.logprobs": true, // and variants
 }
 
 // TestBoundsAndChoicesOfSchemasAreThoseOfTheChecks asks the checks about every bound and

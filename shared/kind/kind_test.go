@@ -13,7 +13,7 @@ func TestTableHasEveryKindThatConfigsMayName(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]string{
 		config.KindBatch: config.ExecutorInfer, config.KindRollout: config.ExecutorInfer,
-		config.KindTrain: config.ExecutorTrain,
+		config.KindTrain: config.ExecutorTrain, config.KindTrials: config.ExecutorInfer,
 	} {
 		k, err := kind.Table{}.Of(name)
 		if err != nil || k.Name != name || k.Executor != executor || k.Complete == nil {
@@ -24,10 +24,10 @@ func TestTableHasEveryKindThatConfigsMayName(t *testing.T) {
 
 func TestUnknownKindIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"", "trials", "Batch"} {
+	for _, name := range []string{"", "trial", "Batch"} {
 		_, err := kind.Table{}.Of(name)
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), `"`+name+`"`) ||
-			!strings.Contains(err.Error(), "use one of: batch, rollout, train") {
+			!strings.Contains(err.Error(), "use one of: batch, rollout, train, trials") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

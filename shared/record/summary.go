@@ -44,6 +44,8 @@ type Summary struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Rollout is what a rollout selected; nil in other runs.
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// Trials is what the variants of a run of trials came to; nil in other runs.
+	Trials *Trials `json:"trials,omitempty"`
 	// FinishReasons counts the answers by finish reason, without copies; "none" is an
 	// answer for which the server gave no reason.
 	FinishReasons map[string]int `json:"finish_reasons,omitempty"`

@@ -48,47 +48,103 @@ const dryRunID = identity.RunID("00000000000000000000000000")
 func CheckRollout(
 	ctx context.Context, c config.Run, d config.Deployment, file, folder string,
 ) (r RolloutReport, err error) {
-	if err := submit.CheckGraders(d, c.Grades); err != nil {
-		return r, err
-	}
-	k, err := kind.Table{}.Of(c.Kind)
-	if err != nil {
-		return r, err
-	}
 	b, err := bucket.Open(filepath.Join(folder, "bucket"), bucket.Options{})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	in, err := copyUnpacked(ctx, b, file, c.Input.MaxUnpacked)
+	first, err := grow(ctx, b, c, d, file, folder)
 	if err != nil {
 		return r, err
 	}
-	m := record.Manifest{Schema: record.Schema, Run: dryRunID, Kind: c.Kind, Config: k.ManifestConfig(c),
+	if r, err = reportRollout(ctx, first.kind, first.Appended); err != nil {
+		return r, err
+	}
+	r.Report, err = first.check(ctx, d, file)
+	return r, err
+}
+
+// TrialsReport is the result of CheckTrials, and what --dry-run --json prints of a run of trials.
+type TrialsReport struct {
+	Report                // of all trials, in the order of the schedule
+	Tasks        int      `json:"tasks"`
+	Variants     []string `json:"variants"`
+	Replications int      `json:"replications"`
+	Graders      []string `json:"graders"`
+}
+
+// CheckTrials reads every task as a run of trials of the config in the deployment would, and makes the requests of all
+// trials. It works in the folder, which the caller removes. Requests that the run could not ask are counted; a config,
+// a grader, a task or a file that the run would refuse is an error.
+func CheckTrials(
+	ctx context.Context, c config.Run, d config.Deployment, file, folder string,
+) (r TrialsReport, err error) {
+	b, err := bucket.Open(filepath.Join(folder, "bucket"), bucket.Options{})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	all, err := grow(ctx, b, c, d, file, folder)
+	if err != nil {
+		return r, err
+	}
+	r = TrialsReport{Variants: []string{}, Graders: []string{}, Replications: c.DesignOf().Replications}
+	for _, v := range c.Variants {
+		r.Variants = append(r.Variants, v.Name)
+	}
+	for _, g := range c.Grades {
+		r.Graders = append(r.Graders, g.Name)
+	}
+	r.Report, err = all.check(ctx, d, file)
+	r.Tasks = int(r.Items) / max(1, len(c.Variants)*r.Replications)
+	return r, err
+}
+
+// grown is what a run asks first whose kind makes the lines.
+type grown struct {
+	kind kind.Kind
+	kind.Appended
+	lines string // the path of a file with them
+}
+
+// grow writes what a run of the config in the deployment asks first of the file. It checks what submitting it does.
+func grow(
+	ctx context.Context, b *bucket.Bucket, c config.Run, d config.Deployment, file, folder string,
+) (g grown, err error) {
+	if err := submit.CheckGraders(d, c.Grades); err != nil {
+		return g, err
+	}
+	if g.kind, err = (kind.Table{}).Of(c.Kind); err != nil {
+		return g, err
+	}
+	in, err := copyUnpacked(ctx, b, file, c.Input.MaxUnpacked)
+	if err != nil {
+		return g, err
+	}
+	m := record.Manifest{Schema: record.Schema, Run: dryRunID, Kind: c.Kind, Config: g.kind.ManifestConfig(c),
 		Inputs: []record.Input{in}}
 	head := func(ctx context.Context, in record.Input) ([]byte, error) {
 		return input.ReadPart(ctx, b, in.Key, 0, min(in.Size, submit.HeadSize))
 	}
-	if err := k.Complete(ctx, &m, kind.Site{Deployment: d, Head: head}); err != nil {
-		return r, err
+	if err := g.kind.Complete(ctx, &m, kind.Site{Deployment: d, Head: head}); err != nil {
+		return g, err
 	}
-	if m.Roles, err = k.ResolveRoles(m.Config, d); err != nil {
-		return r, err
+	if m.Roles, err = g.kind.ResolveRoles(m.Config, d); err != nil {
+		return g, err
 	}
 	if err := prices.CheckBudget(d, c.Limits, m.Pools()); err != nil {
-		return r, err
+		return g, err
 	}
-	first := filepath.Join(folder, "first.jsonl")
-	appended := kind.Appended{Blobs: b, Manifest: m, Input: len(m.Inputs)}
-	if err := writeFirst(ctx, k, appended, in, first); err != nil {
-		return r, err
-	}
-	if r, err = reportRollout(ctx, k, appended); err != nil {
-		return r, err
-	}
-	// The lines of its file are not the user's.
+	g.lines = filepath.Join(folder, "first.jsonl")
+	g.Appended = kind.Appended{Blobs: b, Manifest: m, Input: len(m.Inputs)}
+	return g, writeFirst(ctx, g.kind, g.Appended, in, g.lines)
+}
+
+// check checks the requests of the lines, which are not those of the user's file.
+func (g grown) check(ctx context.Context, d config.Deployment, file string) (Report, error) {
 	at := func(string, uint64) string { return "a request of " + file }
-	r.Report, err = checkFiles(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{first}, dryrun.Options{At: at})
+	m := g.Manifest
+	r, err := checkFiles(ctx, m.Config, d.ForPool(m.Pool).Engine, []string{g.lines}, dryrun.Options{At: at})
 	r.Model = m.ModelURI
 	for i := range r.Requests {
 		r.Requests[i].File, r.Requests[i].Line = file, 0

@@ -87,17 +87,59 @@ func (d dryRun) rollout(ctx context.Context, in *installation.Installation) erro
 		}
 		err = d.write(d.servers.text()+rolloutText(report, d.files[0]), line)
 	}
-	return errors.Join(err, d.badLines(uint64(report.Refused), lines), badRequests(report), d.servers.failure())
+	return errors.Join(err, d.badLines(uint64(report.Refused), lines), badRequests(report.Report, "tickets"),
+		d.servers.failure())
 }
 
-// badRequests returns the error of tickets whose requests the rollout could not ask.
-func badRequests(r batch.RolloutReport) error {
+// badRequests returns the error of lines, which are called that, whose requests the run could not ask.
+func badRequests(r batch.Report, lines string) error {
 	if r.Bad == 0 {
 		return nil
 	}
 	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%s of the first %s invalid", figures.Count(r.Bad),
-		figures.OfMany(r.Items, "request is", "requests are")),
-		Remedy: "correct their tickets or the config; a run answers all others and writes an error line for each of these"}
+		figures.OfMany(r.Items, "request is", "requests are")), Remedy: "correct their " + lines +
+		" or the config; a run answers all others and writes an error line for each of these"}
+}
+
+// trials checks every task, grader and request.
+func (d dryRun) trials(ctx context.Context, in *installation.Installation) error {
+	deployment, err := withPools(in.Deployment, d.run)
+	if err != nil {
+		return err
+	}
+	var report batch.TrialsReport
+	if err := inFolder(func(folder string) (err error) {
+		report, err = batch.CheckTrials(ctx, d.run, deployment, d.files[0], folder)
+		return err
+	}); err != nil {
+		return err
+	}
+	if d.asJSON {
+		err = d.print(struct {
+			batch.TrialsReport
+			serverCheck
+		}{report, d.servers})
+	} else {
+		line := fmt.Sprintf("dry-run OK: kind=trials model=%s tasks=%d trials=%d", report.Model, report.Tasks, report.Items)
+		if report.Bad > 0 {
+			line = fmt.Sprintf("dry-run: kind=trials model=%s tasks=%d trials=%d bad_requests=%d", report.Model, report.Tasks,
+				report.Items, report.Bad)
+		}
+		err = d.write(d.servers.text()+trialsText(report), line)
+	}
+	return errors.Join(err, badRequests(report.Report, "tasks"), d.servers.failure())
+}
+
+// trialsText formats the check of a run of trials, for people.
+func trialsText(r batch.TrialsReport) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-12s%s under %s in %s\n", "tries", figures.Of(r.Tasks, "task"),
+		figures.Of(len(r.Variants), "variant"), figures.Of(r.Replications, "replication"))
+	fmt.Fprintf(&b, "%-12s%s\n", "variants", strings.Join(r.Variants, ", "))
+	if len(r.Graders) > 0 {
+		fmt.Fprintf(&b, "%-12s%s\n", "graders", strings.Join(r.Graders, ", "))
+	}
+	return b.String() + reportText(r.Report)
 }
 
 // withPools returns the deployment with a pool for each model of the run, if it declares none: `up` makes pools of what

@@ -143,6 +143,9 @@ func (e *Env) dryRunSubmit(
 	if run.Kind == config.KindRollout {
 		return d.rollout(c.Context(), in)
 	}
+	if run.Kind == config.KindTrials {
+		return d.trials(c.Context(), in)
+	}
 	if err := checkGraders(in.Deployment, d.run); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
+	"rollout/shared/trials"
 )
 
 // OutcomeError describes how an ended run did not succeed completely.
@@ -155,6 +156,12 @@ func WriteSummary(
 		}
 		if scores := FormatScores(sum); scores != "" {
 			line("scores", scores)
+		}
+		if sum.Trials != nil {
+			for _, text := range FormatTrials(*sum.Trials) {
+				line("variant", text)
+			}
+			pathLine("trials", record.OutputKey(s.Run, trials.TrialsFile))
 		}
 		if sum.Rollout != nil {
 			line("tickets", FormatRollout(*sum.Rollout))

@@ -1,0 +1,321 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollout/localstack/scenarios"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/record"
+	"rollout/shared/trials"
+)
+
+// trialsConfig is the config of the tests' trials: 3 variants × 2 replications.
+const trialsConfig = `schema_version = 1
+kind = "trials"
+[design]
+replications = 2
+seed = 7
+[[variant]]
+name = "plain"
+[[variant]]
+name = "terse"
+system = "Be terse."
+sampling.temperature = 0.2
+[[variant]]
+name = "asked"
+prompt = "Please: {prompt}"
+max_parallel_trials = 3
+[[grade]]
+name = "yes"
+kind = "regex"
+pattern = "verdict yes"
+[[grade]]
+name = "exact"
+kind = "exact"
+expected = "target"
+weight = 0
+[limits]
+grace = "500ms"
+`
+
+const (
+	taskCount     = 20
+	trialsOfATask = 6
+)
+
+// tasksFile writes tasks with the config beside them, and returns the file's path.
+func tasksFile(t *testing.T, config string) string {
+	t.Helper()
+	var b strings.Builder
+	for n := range taskCount {
+		fmt.Fprintf(&b, "{\"id\":\"q%d\",\"prompt\":\"case %d\",\"target\":%q,\"session\":\"s%d\"}\n", n, n, sentinel, n%4)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "tasks.toml"), config)
+	return write(t, filepath.Join(dir, "tasks.jsonl"), b.String())
+}
+
+// trialsFiles returns the files of ended trials without the times of rows and the addresses of
+// servers. Of the summary, it has what the variants came to.
+func (i *testInstallation) trialsFiles(id identity.RunID) map[string]string {
+	i.t.Helper()
+	out, folder := map[string]string{}, i.bucket("runs/"+string(id))
+	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text := read(i.t, path)
+		if e.Name() == record.SummaryFile {
+			var sum record.Summary
+			if err := json.Unmarshal([]byte(text), &sum); err != nil {
+				return err
+			}
+			text = string(record.Encode(sum.Trials)) + sum.Phase
+		}
+		out[e.Name()] = scenarios.WithoutTimes(serverOf.ReplaceAllString(text, "http://server"))
+		return nil
+	})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return out
+}
+
+// S4-03, S4-11, S4-38: the files of trials do not depend on how many workers answer them, nor on
+// which of them are killed when. What a grader expects is in no request.
+func TestTrialsHaveTheSameFilesWhoeverAnswers(t *testing.T) {
+	t.Parallel()
+	j := newJudgeServer(t, 0)
+	i := install(t, j.URL, 0, smallShards)
+	id := i.submit(tasksFile(t, trialsConfig))
+	i.await(id, run.CompletedWithErrors)
+	want := i.trialsFiles(id)
+	if n := strings.Count(want[trials.TrialsFile], "\n"); n != taskCount*trialsOfATask {
+		t.Fatalf("%d trials", n)
+	}
+	wantTrials(t, want)
+	i.up.signal(15)
+	i.up.wantExit(0)
+	for _, workers := range []int{3, 8} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			t.Parallel()
+			j := newJudgeServer(t, 15*time.Millisecond)
+			m := &processKiller{testInstallation: install(t, j.URL, workers, smallShards),
+				rng: rand.New(rand.NewPCG(uint64(workers), 0)), killed: map[int]bool{}}
+			id := m.submit(tasksFile(t, trialsConfig))
+			for kill := range 2 {
+				until := j.requests() + 15 + m.rng.IntN(15)
+				eventually(t, "the moment of the kill comes", func() bool { return j.requests() >= until || m.hasEnded(id) })
+				if kill == 1 {
+					m.up.kill()
+					m.start()
+					continue
+				}
+				m.killWorker(id)
+			}
+			m.awaitEnd(id)
+			wantSameFiles(t, m.trialsFiles(id), want)
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			for _, b := range j.bodies {
+				if strings.Contains(b, sentinel) {
+					t.Fatalf("a request has what is expected: %s", b)
+				}
+			}
+		})
+	}
+}
+
+// wantTrials checks that trials.jsonl has each trial once, in the order of the schedule, and that
+// the sums are those of its rows.
+func wantTrials(t *testing.T, files map[string]string) {
+	t.Helper()
+	var sum record.Trials
+	text := files[record.SummaryFile]
+	if err := json.Unmarshal([]byte(text[:strings.LastIndexByte(text, '}')+1]), &sum); err != nil {
+		t.Fatal(err)
+	}
+	type of struct {
+		trials, refused int
+		score           float64
+	}
+	by, seen := map[string]*of{}, map[string]bool{}
+	for n, line := range lines(t, files[trials.TrialsFile]) {
+		var f trials.Fact
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatal(err)
+		}
+		if seen[f.ID] || f.Index != uint64(n) || f.Score == nil || (f.Verdict == trials.Failed) != (f.Class == "refused") {
+			t.Errorf("row %d: %s", n, line)
+			continue
+		}
+		seen[f.ID] = true
+		v := by[f.Variant]
+		if v == nil {
+			v = &of{}
+			by[f.Variant] = v
+		}
+		v.trials++
+		v.score += *f.Score
+		if f.Verdict == trials.Failed {
+			v.refused++
+		}
+	}
+	for _, v := range sum.Variants {
+		got := by[v.Name]
+		if got == nil || v.Trials != got.trials || v.Trials != taskCount*2 || v.Failed["refused"] != got.refused ||
+			v.Answered != got.trials-got.refused || v.Score == nil || *v.Score != got.score/float64(got.trials) ||
+			v.StandardError == nil || v.ScoredTasks != taskCount {
+			t.Errorf("%+v, want %+v", v, got)
+		}
+	}
+	if len(sum.Variants) != 3 || sum.Tasks != taskCount {
+		t.Errorf("the sums are %+v", sum)
+	}
+}
+
+// gatedServer counts what is in flight. It answers nothing until as many requests as it is to have
+// at once have come.
+type gatedServer struct {
+	*httptest.Server
+	atOnce int
+
+	mu       sync.Mutex
+	open     chan struct{} // closed when atOnce requests have come
+	now      map[string]int
+	most     map[string]int // in flight at once: of all (""), by variant, by variant and chain
+	sessions map[string][]int
+}
+
+func newGatedServer(t *testing.T, atOnce int) *gatedServer {
+	t.Helper()
+	g := &gatedServer{atOnce: atOnce, open: make(chan struct{}), now: map[string]int{}, most: map[string]int{},
+		sessions: map[string][]int{}}
+	g.Server = httptest.NewServer(g)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *gatedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/models" {
+		fmt.Fprint(w, `{"data":[{"id":"fake"}]}`)
+		return
+	}
+	var q struct {
+		Messages []struct{ Content string }
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(body, &q) != nil || len(q.Messages) == 0 {
+		http.Error(w, "no chat", http.StatusBadRequest)
+		return
+	}
+	variant, prompt := "plain", q.Messages[len(q.Messages)-1].Content
+	if len(q.Messages) == 2 {
+		variant = "terse"
+	} else if strings.HasPrefix(prompt, "Please") {
+		variant = "asked"
+	}
+	task := 0
+	if _, err := fmt.Sscanf(prompt[strings.Index(prompt, "case "):], "case %d", &task); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	names := []string{"", variant, fmt.Sprintf("%s s%d", variant, task%4)}
+	g.enter(names, task)
+	select {
+	case <-g.open:
+	case <-r.Context().Done():
+	}
+	g.leave(names)
+	sayAs(w, "fake", "verdict yes", "stop")
+}
+
+func (g *gatedServer) enter(names []string, task int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		g.now[n]++
+		g.most[n] = max(g.most[n], g.now[n])
+	}
+	g.sessions[names[2]] = append(g.sessions[names[2]], task)
+	if g.now[""] == g.atOnce && g.most[""] == g.atOnce {
+		select {
+		case <-g.open:
+		default:
+			close(g.open)
+		}
+	}
+}
+
+func (g *gatedServer) leave(names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		g.now[n]--
+	}
+}
+
+// S4-02, S4-03: a run with max_concurrency = 4 has four trials in flight at once, and never more;
+// a variant has no more than its own limit.
+func TestTrialsKeepTheirLimits(t *testing.T) {
+	t.Parallel()
+	g := newGatedServer(t, 4)
+	i := install(t, g.URL, 0, patientHealth+"[worker]\nin_flight = 16\n")
+	id := i.submit(tasksFile(t, strings.Replace(trialsConfig, "seed = 7\n", "seed = 7\nmax_concurrency = 4\n", 1)))
+	i.await(id, run.Completed)
+	if g.most[""] != 4 || g.most["asked"] > 3 || g.most["plain"] == 0 || g.most["terse"] == 0 {
+		t.Errorf("in flight at once were %v", g.most)
+	}
+}
+
+// S4-04, S4-35: of a chain, one trial of each variant is in flight, in the order of the tasks; other
+// chains and variants go on meanwhile.
+func TestTrialsOfAChainFollowEachOther(t *testing.T) {
+	t.Parallel()
+	g := newGatedServer(t, 8)
+	i := install(t, g.URL, 0, patientHealth+"[worker]\nin_flight = 16\n")
+	id := i.submit(tasksFile(t, strings.Replace(trialsConfig, "seed = 7\n", "seed = 7\nchain = \"session\"\n", 1)))
+	i.await(id, run.Completed)
+	for n := range 4 {
+		for _, variant := range []string{"plain", "terse", "asked"} {
+			chain := fmt.Sprintf("%s s%d", variant, n)
+			tasks := g.sessions[chain]
+			half := len(tasks) / 2 // the second replication begins again
+			if g.most[chain] != 1 || len(tasks) != 10 || !slices.IsSorted(tasks[:half]) || !slices.IsSorted(tasks[half:]) {
+				t.Errorf("chain %s: %d at once, tasks %v", chain, g.most[chain], tasks)
+			}
+		}
+	}
+}
+
+func TestFileWithALineThatIsNoTaskEndsTheTrials(t *testing.T) {
+	t.Parallel()
+	j := newJudgeServer(t, 0)
+	i := install(t, j.URL, 0, smallShards)
+	file := tasksFile(t, trialsConfig)
+	write(t, file, read(t, file)+"no task\n{\"id\":\"q3\",\"prompt\":\"again\"}\n")
+	s := i.await(i.submit(file), run.Failed)
+	for _, want := range []string{"line 21: it is not valid JSON", `line 22: line 4 has the same id "q3"`,
+		"no trial was begun"} {
+		if !strings.Contains(s.Message, want) {
+			t.Errorf("it says %q, want %q", s.Message, want)
+		}
+	}
+	if j.requests() != 0 {
+		t.Errorf("%d requests were sent", j.requests())
+	}
+}

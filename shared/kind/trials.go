@@ -1,0 +1,80 @@
+package kind
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"rollout/shared/config"
+	"rollout/shared/core/schedule"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+	"rollout/shared/trials"
+)
+
+// trialsKind answers each task of its input under each variant, several times each. Its plan is
+// one object that it appends, with a line for each trial in the order of its schedule:
+//
+//	tasks ─▶ trials, each a shard ─▶ answers with scores ─▶ complete ─▶ artifacts
+//
+// Package trials has the formats.
+func trialsKind() Kind {
+	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
+		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, ShardOf: trialShard,
+		Constraints: trialConstraints, Artifacts: trialsArtifacts}
+}
+
+// trialsConfig is Kind.ConfigOf of trials: their items are lines of the plain dialect, which carry
+// the task under that name.
+func trialsConfig(c config.Run) config.Run {
+	c.Input.Dialect = string(dialect.Plain)
+	c.Grades = slices.Clone(c.Grades)
+	for n := range c.Grades {
+		if g := &c.Grades[n]; g.Expected != "" {
+			g.Expected = "task." + g.Expected
+		}
+	}
+	return c
+}
+
+// completeTrials is Kind.Complete of trials.
+func completeTrials(ctx context.Context, m *record.Manifest, at Site) error {
+	if len(m.Inputs) != 1 {
+		return fault.New(fault.Invalid, "a run of trials has one file of tasks, not %d", len(m.Inputs))
+	}
+	return CompletePrompts(ctx, m, at)
+}
+
+// oneObject is Kind.Appends of trials.
+func oneObject(config.Run) int { return 1 }
+
+// appendTrials is Kind.Grow of trials.
+func appendTrials(ctx context.Context, g Growth, w io.Writer) error {
+	return trials.Append(ctx, g.Blobs, g.Manifest, g.Source, w)
+}
+
+// trialShard is Kind.ShardOf of trials.
+func trialShard(m record.Manifest, line []byte) (schedule.Attributes, error) {
+	variant, chain, err := trials.ShardOf(m, line)
+	return schedule.Attributes{Variant: variant, Chain: chain, Items: 1}, err
+}
+
+// trialConstraints is Kind.Constraints of trials: those of its design and of its variants.
+func trialConstraints(c config.Run) schedule.Constraints {
+	d := c.DesignOf()
+	out := schedule.Constraints{MaxInFlight: d.MaxConcurrency, Chains: d.Chain != ""}
+	if slices.ContainsFunc(c.Variants, func(v config.Variant) bool { return v.MaxParallelTrials > 0 }) {
+		for _, v := range c.Variants {
+			out.OfVariants = append(out.OfVariants, v.MaxParallelTrials)
+		}
+	}
+	return out
+}
+
+// trialsArtifacts is Kind.Artifacts of trials.
+func trialsArtifacts(ctx context.Context, e Ended, sum *record.Summary) error {
+	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Items: sum.Items}.Publish(ctx)
+	sum.Trials = &out
+	return err
+}

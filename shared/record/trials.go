@@ -1,0 +1,39 @@
+package record
+
+// Trials is what a run of trials came to.
+type Trials struct {
+	Tasks    int            `json:"tasks"` // with a trial
+	Trials   int            `json:"trials"`
+	Variants []TrialVariant `json:"variants"` // in the order of the config
+}
+
+// TrialVariant is what one variant came to. Each of its Trials is answered, failed, pruned, or
+// lost to the infrastructure.
+type TrialVariant struct {
+	Name     string `json:"name"`
+	Trials   int    `json:"trials"`
+	Answered int    `json:"answered"`
+	// Failed counts the trials that the variant lost, by class. Each scores 0.
+	Failed map[string]int `json:"failed,omitempty"`
+	// Infrastructure counts the trials that nothing can be said about, by class. They are in no
+	// mean.
+	Infrastructure map[string]int `json:"infrastructure,omitempty"`
+	Pruned         int            `json:"pruned,omitempty"` // that were never begun
+	// Ungraded counts the answers without a score, by the cause. They are in no mean.
+	Ungraded map[string]int `json:"ungraded,omitempty"`
+	Scored   int            `json:"scored"` // trials with a score
+	// ScoredTasks is how many tasks these are of. Score is their mean, with its standard error
+	// and 95 % interval, for which the trials of one task count as one piece of evidence; null
+	// where there is too little to say.
+	ScoredTasks   int      `json:"scored_tasks"`
+	Score         *float64 `json:"score"`
+	StandardError *float64 `json:"standard_error"`
+	Low           *float64 `json:"low"`
+	High          *float64 `json:"high"`
+	// Worst and Best are the mean if each trial that was begun and has no score had 0, or 1; null
+	// if scores are not all from 0 to 1.
+	Worst            *float64 `json:"worst"`
+	Best             *float64 `json:"best"`
+	PromptTokens     int64    `json:"prompt_tokens"`
+	CompletionTokens int64    `json:"completion_tokens"`
+}
