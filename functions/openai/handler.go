@@ -97,7 +97,9 @@ func (s *Server) Handler() http.Handler {
 	streams.HandleFunc("POST /v1/uploads/{id}/parts", func(w http.ResponseWriter, r *http.Request) {
 		s.answer(func(r *http.Request) (any, error) { return s.addPart(w, r) })(w, r)
 	})
-	streams.HandleFunc("POST /v1/uploads/{id}/complete", s.answer(s.completeUpload))
+	streams.HandleFunc("POST /v1/uploads/{id}/complete", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(func(r *http.Request) (any, error) { return s.completeUpload(w, r) })(w, r)
+	})
 	streams.HandleFunc("GET /v1/files/{id}/content", s.content)
 	streams.Handle("/", listen.DefaultBounds().Within(bounded))
 	return streams

@@ -2,9 +2,7 @@ package openai
 
 import (
 	"context"
-	"crypto/md5"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +14,6 @@ import (
 	"unicode"
 
 	"rollout/shared/blob"
-	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -28,7 +25,6 @@ const (
 	maxUploadBytes = 8 << 30
 	maxPartBytes   = 64 << 20
 	uploadLasts    = time.Hour
-	maxPartIDs     = 128 << 10 // bytes of the body that lists the parts
 )
 
 // Prefixes of the ids of uploads and of their parts.
@@ -112,43 +108,63 @@ func (s *Server) createUpload(r *http.Request) (any, error) {
 	}
 	u := record.Upload{Schema: record.Schema, ID: uploadPrefix + rand.Text(), Created: now, Expires: now.Add(uploadLasts),
 		Status: uploadPending, Bytes: c.Bytes, File: *f.file}
-	if err := s.removeAbandoned(r.Context()); err != nil {
-		return nil, err
-	}
+	s.removeAbandoned(r.Context())
 	_, err := host.Save(r.Context(), s.Docs, record.UploadKey(u.ID), u, "")
 	return s.uploadObject(u), err
 }
 
-// removeAbandoned deletes parts of uploads that have expired, at most a page of them. In a cloud
-// the lifecycle of the bucket does.
-func (s *Server) removeAbandoned(ctx context.Context) error {
-	if s.redirect != nil {
-		return nil
+// loadUpload returns an upload, or NotFound. One that has expired is ended.
+func (s *Server) loadUpload(r *http.Request) (u record.Upload, err error) {
+	id := r.PathValue("id")
+	if !isName(id, uploadPrefix) {
+		return u, errNoUpload(id)
 	}
-	found, err := s.Blobs.List(ctx, record.UploadPartsPrefix, "", partsPage)
-	for _, info := range found {
-		if s.Clock.Now().Sub(info.ModTime) < 2*uploadLasts {
-			continue
-		}
-		if err := s.Blobs.Delete(ctx, info.Key, ""); err != nil {
-			return err
-		}
+	_, found, err := host.Load(r.Context(), s.Docs, record.UploadKey(id), &u)
+	switch {
+	case err != nil:
+		return u, err
+	case !found:
+		return u, errNoUpload(id)
+	case s.uploadObject(u).Status == uploadExpired:
+		return s.endUpload(r.Context(), id, uploadExpired)
 	}
-	return err
+	return u, nil
 }
 
-// loadUpload returns an upload and its revision, or NotFound.
-func (s *Server) loadUpload(r *http.Request) (u record.Upload, revision document.Revision, err error) {
-	id := r.PathValue("id")
-	absent := fault.New(fault.NotFound, "no such Upload object: %.80s", id)
-	if !isName(id, uploadPrefix) {
-		return u, "", absent
+func errNoUpload(id string) error {
+	return fault.New(fault.NotFound, "no such Upload object: %.80s", id)
+}
+
+// errIsOver is the Conflict error of an upload that takes nothing more.
+func errIsOver(u record.Upload) error { return fault.New(fault.Conflict, "the upload is %s", u.Status) }
+
+// changeUpload changes the document of an upload, unless change returns false.
+func (s *Server) changeUpload(ctx context.Context, id string,
+	change func(u *record.Upload) (bool, error)) (record.Upload, error) {
+	return host.Update(ctx, s.Docs, record.UploadKey(id), func(u record.Upload, found bool) (record.Upload, bool, error) {
+		if !found {
+			return u, false, errNoUpload(id)
+		}
+		write, err := change(&u)
+		return u, write, err
+	})
+}
+
+// endUpload ends an upload that is pending, without a file, and returns what it is then: another
+// request may have been first. The document decides, and what is stored is deleted after it.
+func (s *Server) endUpload(ctx context.Context, id, status string) (record.Upload, error) {
+	u, err := s.changeUpload(ctx, id, func(u *record.Upload) (bool, error) {
+		if u.Status != uploadPending {
+			return false, nil
+		}
+		u.Status = status
+		return true, nil
+	})
+	if err != nil || u.Status == uploadCompleted {
+		return u, err
 	}
-	revision, found, err := host.Load(r.Context(), s.Docs, record.UploadKey(id), &u)
-	if err == nil && !found {
-		err = absent
-	}
-	return u, revision, err
+	s.removeParts(ctx, u)
+	return u, s.removeJoined(ctx, u)
 }
 
 // isName reports whether an id is the prefix and what rand.Text returns: ids become parts of keys.
@@ -159,19 +175,11 @@ func isName(id, prefix string) bool {
 	})
 }
 
-// pending returns Conflict unless the upload takes parts.
-func (s *Server) pending(u record.Upload) error {
-	if status := s.uploadObject(u).Status; status != uploadPending {
-		return fault.New(fault.Conflict, "the upload is %s", status)
-	}
-	return nil
-}
-
 // addPart stores a part. Parts may come at once, in any order.
 func (s *Server) addPart(w http.ResponseWriter, r *http.Request) (any, error) {
-	u, _, err := s.loadUpload(r)
-	if err == nil {
-		err = s.pending(u)
+	u, err := s.loadUpload(r)
+	if err == nil && u.Status != uploadPending {
+		err = errIsOver(u)
 	}
 	if err != nil {
 		return nil, err
@@ -212,135 +220,16 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// completeUpload joins the parts in the order that the client names, and makes the file. It may
-// be repeated: its answer may have been lost.
-func (s *Server) completeUpload(r *http.Request) (any, error) {
-	var c struct {
-		PartIDs []string `json:"part_ids"`
-		MD5     string   `json:"md5"`
-	}
-	if err := readJSON(io.LimitReader(r.Body, maxPartIDs), &c); err != nil {
-		return nil, err
-	}
-	ctx := r.Context()
-	u, revision, err := s.loadUpload(r)
-	switch {
-	case err != nil:
-		return nil, err
-	case u.Status == uploadCompleted:
-		return s.uploadObject(u), nil
-	}
-	if err := s.pending(u); err != nil {
-		return nil, err
-	}
-	ranges, err := s.ranges(u, c.PartIDs)
-	if err != nil {
-		return nil, err
-	}
-	info, err := s.Blobs.Join(ctx, u.File.Input.Key, ranges)
-	switch {
-	case fault.Is(err, fault.Conflict): // by an earlier try
-		info, err = s.Blobs.Stat(ctx, u.File.Input.Key, "")
-	case fault.Is(err, fault.NotFound):
-		err = &paramError{"part_ids", fault.WithKind(fault.Invalid, err, "find the parts")}
-	}
-	if err == nil {
-		err = s.checkJoined(ctx, u, info, c.MD5)
-	}
-	if err != nil {
-		return nil, err
-	}
-	u.Status, u.File.Input.Version, u.File.Input.Size = uploadCompleted, info.Version, info.Size
-	_, err = host.Save(ctx, s.Docs, record.FileKey(u.File.ID), u.File, "")
-	if err == nil || fault.Is(err, fault.Conflict) { // of another try
-		_, err = host.Save(ctx, s.Docs, record.UploadKey(u.ID), u, revision)
-	}
-	if err != nil && !fault.Is(err, fault.Conflict) {
-		return nil, err
-	}
-	return s.uploadObject(u), s.removeParts(ctx, u)
-}
-
-// ranges are the parts of an upload by their ids.
-func (s *Server) ranges(u record.Upload, ids []string) (out []blob.Range, err error) {
-	if len(ids) == 0 || len(ids) > blob.MaxParts {
-		return nil, badParam("part_ids", "must name 1 to %d parts, names %d", blob.MaxParts, len(ids))
-	}
-	for _, id := range ids {
-		if !isName(id, partPrefix) {
-			return nil, badParam("part_ids", "no part has the id %.80q", id)
-		}
-		out = append(out, blob.Range{Key: record.UploadPartKey(u.ID, id)})
-	}
-	return out, nil
-}
-
-// checkJoined compares the file with what the client says of it, and removes one that differs.
-func (s *Server) checkJoined(ctx context.Context, u record.Upload, info blob.Info, sum string) error {
-	var err error
-	switch {
-	case info.Size != u.Bytes:
-		err = badParam("part_ids", "the parts have %d bytes, and the upload was created with %d", info.Size, u.Bytes)
-	case sum != "":
-		err = s.checkSum(ctx, info, sum)
-	}
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, s.Blobs.Delete(ctx, info.Key, info.Version))
-}
-
-// checkSum reads the file for its MD5.
-func (s *Server) checkSum(ctx context.Context, info blob.Info, want string) error {
-	body, _, err := s.Blobs.Get(ctx, info.Key, blob.GetOptions{Version: info.Version})
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	h := md5.New()
-	if _, err := io.Copy(h, body); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
-		return badParam("md5", "the file has the sum %s", got)
-	}
-	return nil
-}
-
-// cancelUpload ends an upload without a file.
+// cancelUpload ends an upload without a file. It may be repeated.
 func (s *Server) cancelUpload(r *http.Request) (any, error) {
-	u, revision, err := s.loadUpload(r)
-	if err != nil {
-		return nil, err
+	u, err := s.loadUpload(r)
+	if err == nil {
+		u, err = s.endUpload(r.Context(), u.ID, uploadCancelled)
 	}
-	if u.Status == uploadCompleted {
-		return nil, s.pending(u)
+	if err == nil && u.Status != uploadCancelled {
+		err = errIsOver(u)
 	}
-	u.Status = uploadCancelled
-	if _, err := host.Save(r.Context(), s.Docs, record.UploadKey(u.ID), u, revision); err != nil {
-		return nil, err
-	}
-	return s.uploadObject(u), s.removeParts(r.Context(), u)
-}
-
-// partsPage is how many parts are removed at once.
-const partsPage = 1000
-
-// removeParts deletes the parts of an upload that is over. In a cloud the lifecycle of the
-// bucket does.
-func (s *Server) removeParts(ctx context.Context, u record.Upload) error {
-	for s.redirect == nil {
-		found, err := s.Blobs.List(ctx, record.UploadPartsPrefix+u.ID+"/", "", partsPage)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		for _, info := range found {
-			if err := s.Blobs.Delete(ctx, info.Key, ""); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return s.uploadObject(u), err
 }
 
 // readJSON reads a body. Unknown members are passed over: later clients send more.
@@ -349,7 +238,11 @@ func readJSON(body io.Reader, into any) error {
 	if err == nil {
 		err = json.Unmarshal(b, into)
 	}
-	if err != nil {
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return fault.New(fault.Exhausted, "the body is longer than %d bytes", tooLong.Limit)
+	case err != nil:
 		return fault.WithKind(fault.Invalid, fmt.Errorf("read the body as JSON: %w", err), "read the request")
 	}
 	return nil

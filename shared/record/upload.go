@@ -9,8 +9,11 @@ type Upload struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"` // no part is taken after it
-	Status  string    `json:"status"`  // pending, completed or cancelled
+	Status  string    `json:"status"`  // pending, completed, cancelled or expired
 	Bytes   int64     `json:"bytes"`   // of the file, as the client says
+	// Joining names the parts and the sum of the completion that joins them, or has joined them,
+	// into the object of File; no other one may. "" before the first, and after one that failed.
+	Joining string `json:"joining,omitempty"`
 	// File is the file that it becomes; its Input has no version before it is completed.
 	File File `json:"file"`
 }
