@@ -4,6 +4,9 @@
 //	POST /v1/files ─▶ files/<id>, then file/<id>
 //	POST /v1/batches ─▶ batch/<run>, created/<time>.<run> ─BatchRequested─▶ submit ─▶ run/<run>
 //	GET /v1/batches ─▶ created/… ─▶ batch/<run>, status of the run
+//	POST /v1/uploads ─▶ upload/<id>
+//	     …/parts ─▶ pending/parts/<upload>/<part>
+//	     …/complete ─▶ upload/<id> (claim) ─▶ files/<id>.<claim> ─▶ upload/<id> (completed) ─▶ file/<id>
 //
 // The id of a batch is "batch_" and the id of its run. The id of a file is "file-" and 26
 // characters; the input and the output files of every run are files as well, whose ids are
@@ -16,6 +19,13 @@
 //	completed, completed_with_errors         completed
 //	stopped / expired                        cancelled / expired
 //	over_budget, failed, refused             failed
+//
+// An upload takes parts while it is pending. Its document decides: what is stored is deleted, and
+// a file made, only after it.
+//
+//	pending ─complete─▶ completed
+//	        ─cancel───▶ cancelled
+//	        ─an hour──▶ expired, once a request finds it
 //
 // Bad lines fail alone, unless the batch is strict: any other fails as a whole only if its file
 // can't be read or its run can't be made. The source of the API is

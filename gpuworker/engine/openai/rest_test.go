@@ -81,6 +81,19 @@ func TestEveryMemberIsKeptTheSameStreamedAndWhole(t *testing.T) {
 					Body:  []byte(`{"prompt_logprobs":[null,{"1":{"logprob":-1.50}}],"service_tier":"batch"}`)}},
 		},
 		{
+			name: "more cached and reasoning tokens than there are tokens: all of them, and the usage as it is",
+			whole: `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,` +
+				`"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":64},` +
+				`"completion_tokens_details":{"reasoning_tokens":4}}}`,
+			pieces: []string{lastDelta(`{"content":"a"}`, "stop"),
+				`{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,` +
+					`"prompt_tokens_details":{"cached_tokens":64},"completion_tokens_details":{"reasoning_tokens":4}}}`},
+			want: engine.Answer{Text: "a", FinishReason: "stop",
+				Usage: engine.Usage{PromptTokens: 9, CompletionTokens: 3, CachedTokens: 9, ReasoningTokens: 3},
+				Rest: engine.Rest{Usage: []byte(`{"completion_tokens_details":{"reasoning_tokens":4},` +
+					`"prompt_tokens_details":{"cached_tokens":64}}`)}},
+		},
+		{
 			name: "reasoning details, joined by index",
 			whole: `{"choices":[{"message":{"content":"a","reasoning":"hmm","reasoning_details":[{"type":"text","text":"hmm",` +
 				`"index":0},{"type":"sum","summary":"s","index":1}]},"finish_reason":"stop"}]}`,
