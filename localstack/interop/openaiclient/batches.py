@@ -149,12 +149,12 @@ def lost_reply():
 
 
 def in_parts():
-    text = "".join(request(n) + "\n" for n in range(20000))
+    text = "".join(request(n, f"{n}: " + "x" * 900) + "\n" for n in range(12_000))
     up = client.uploads.upload_file_chunked(
         file=text.encode(), filename="large.jsonl", bytes=len(text), mime_type="application/jsonl",
-        purpose="batch", part_size=1_000_000,
+        purpose="batch", part_size=4_000_000,
     )
-    assert up.status == "completed" and up.file.bytes == len(text) > 2_000_000, up
+    assert up.status == "completed" and up.file.bytes == len(text) > 8_000_000, up
     assert client.files.content(up.file.id).text == text
     up = client.uploads.create(filename="b.jsonl", bytes=200, mime_type="application/jsonl", purpose="batch")
     one, two = (client.uploads.parts.create(up.id, data=(request(n) + "\n").encode()) for n in (1, 2))
@@ -166,6 +166,12 @@ def in_parts():
     else:
         raise AssertionError(f"{length} bytes are taken for 200")
     assert client.uploads.cancel(up.id).status == "cancelled"
+    try:
+        client.uploads.complete(up.id, part_ids=[one.id])
+    except openai.ConflictError as e:
+        assert "cancelled" in e.message, e
+    else:
+        raise AssertionError("a cancelled upload is completed")
     up = client.uploads.create(filename="c.jsonl", bytes=length, mime_type="application/jsonl", purpose="batch")
     one, two = (client.uploads.parts.create(up.id, data=(request(n) + "\n").encode()) for n in (1, 2))
     done = client.uploads.complete(up.id, part_ids=[two.id, one.id])
