@@ -23,7 +23,8 @@ import (
 const (
 	maxCompletion = 512 << 10 // bytes of the body, which may name blob.MaxParts parts
 	joinLasts     = 10 * time.Minute
-	// joinReserve is the time that a function keeps to abort a join and to answer.
+	// joinReserve is the time that a function keeps to abort a join and to answer; one that may run
+	// for a short time keeps a quarter of it.
 	joinReserve = 20 * time.Second
 )
 
@@ -108,7 +109,8 @@ func (s *Server) claimUpload(ctx context.Context, id, claim string) (record.Uplo
 
 // joinUpload makes the object of the claim, and notes that the upload is completed. If the client
 // is wrong about the parts, it gives up the claim.
-func (s *Server) joinUpload(ctx context.Context, u record.Upload, ranges []blob.Range, sum string) (record.Upload, error) {
+func (s *Server) joinUpload(ctx context.Context, u record.Upload, ranges []blob.Range,
+	sum string) (record.Upload, error) {
 	info, err := s.joined(ctx, u, ranges, sum)
 	if fault.Is(err, fault.Invalid) {
 		return u, errors.Join(err, s.unclaim(ctx, u))
@@ -138,7 +140,7 @@ func (s *Server) joinUpload(ctx context.Context, u record.Upload, ranges []blob.
 func (s *Server) joined(ctx context.Context, u record.Upload, ranges []blob.Range, sum string) (blob.Info, error) {
 	within, cancel := ctx, context.CancelFunc(func() {})
 	if end, ok := ctx.Deadline(); ok {
-		within, cancel = context.WithDeadline(ctx, end.Add(-joinReserve))
+		within, cancel = context.WithDeadline(ctx, end.Add(-min(joinReserve, time.Until(end)/4)))
 	}
 	defer cancel()
 	info, err := s.Blobs.Join(within, u.File.Input.Key, ranges)

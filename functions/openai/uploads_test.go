@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollout/functions/api"
@@ -84,7 +85,8 @@ func (u *uploading) ask(method, path, body string) reply {
 // begin creates an upload of that many bytes.
 func (u *uploading) begin(size int) (id string) {
 	u.Helper()
-	r := u.ask("POST", "/v1/uploads", fmt.Sprintf(`{"filename":"a.jsonl","purpose":"batch","bytes":%d,"mime_type":"x"}`, size))
+	const body = `{"filename":"a.jsonl","purpose":"batch","bytes":%d,"mime_type":"x"}`
+	r := u.ask("POST", "/v1/uploads", fmt.Sprintf(body, size))
 	if r.code != 200 || r.Status != uploadPending {
 		u.Fatalf("create: %d %s", r.code, r.body)
 	}
@@ -259,7 +261,8 @@ func TestHostileUploadIDs(t *testing.T) {
 	u := newUploading(t)
 	good := u.begin(1)
 	for _, id := range []string{"upload_", good[:len(good)-1], good + "A", strings.ToLower(good), good[7:],
-		"part_" + good[7:], "upload_" + strings.Repeat("A", 26), "upload_..%2F..%2F..%2Ffiles%2Fx" + good[20:], "%2e%2e", "%0a"} {
+		"part_" + good[7:], "upload_" + strings.Repeat("A", 26), "upload_..%2F..%2F..%2Ffiles%2Fx" + good[20:],
+		"%2e%2e", "%0a"} {
 		u.want(u.tryPart(id, "x"), 404, "no such Upload")
 		u.want(u.complete(id, "", "part_"+strings.Repeat("A", 26)), 404, "no such Upload")
 		u.want(u.cancel(id), 404, "no such Upload")
@@ -409,18 +412,40 @@ func TestADeletedFileIsNotMadeAgain(t *testing.T) {
 	u.wantStored(0)
 }
 
-// A function ends at its time. The client is told before that.
+// endless is a bucket whose joins last as long as they may.
+type endless struct{ blob.Store }
+
+func (endless) Join(ctx context.Context, _ string, _ []blob.Range) (blob.Info, error) {
+	<-ctx.Done()
+	return blob.Info{}, fault.WithKind(fault.Canceled, ctx.Err(), "join")
+}
+
+// A function ends at its time. The client is told before that, whatever the function's time is.
 func TestAJoinEndsBeforeItsFunction(t *testing.T) {
 	t.Parallel()
-	u := newUploading(t)
-	id := u.begin(3)
-	part := u.part(id, "one")
-	ctx, cancel := context.WithTimeout(t.Context(), joinReserve) // nothing is left for the join
-	defer cancel()
-	body := strings.NewReader(completing("", part))
-	r := u.do(httptest.NewRequestWithContext(ctx, "POST", "/v1/uploads/"+id+"/complete", body))
-	u.want(r, 413, "upload fewer bytes")
-	u.wantFile(u.complete(id, "", part), "one")
+	for function, join := range map[time.Duration]time.Duration{
+		5 * time.Minute:  5*time.Minute - joinReserve,
+		20 * time.Second: 15 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			u := newUploading(t)
+			id := u.begin(3)
+			part := u.part(id, "one")
+			p := u.Ports
+			p.Blobs = endless{p.Blobs}
+			u.serve(p)
+			ctx, cancel := context.WithTimeout(t.Context(), function)
+			defer cancel()
+			began, body := time.Now(), strings.NewReader(completing("", part))
+			r := u.do(httptest.NewRequestWithContext(ctx, "POST", "/v1/uploads/"+id+"/complete", body))
+			u.want(r, 413, "upload fewer bytes")
+			if took := time.Since(began); took != join {
+				t.Errorf("of %s it joined for %s, want %s", function, took, join)
+			}
+			u.serve(u.Ports)
+			u.wantFile(u.complete(id, "", part), "one")
+		})
+	}
 }
 
 // unlisted is a bucket that can't list.
