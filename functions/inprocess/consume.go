@@ -229,6 +229,23 @@ func (s *System) buildIndex(ctx context.Context) {
 	}
 }
 
+// runSweep deletes what uploads to the batch API have left behind: an earlier process, and every hour
+// this one.
+func (s *System) runSweep(ctx context.Context) {
+	tick := time.NewTicker(reclaim.UploadScanInterval)
+	defer tick.Stop()
+	for {
+		if err := reclaim.SweepOrphans(ctx, s.Ports, reclaim.SweepOptions{}); err != nil {
+			s.warn(ctx, "what uploads have left behind is not deleted: trying again in an hour", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // runUploadScan looks every hour for uploads that have not become runs. The bucket's watch
 // announces those that are there when the process starts. Whether a lost event was of one
 // of these is not known any more, so that an object with the bytes, the key and the config

@@ -136,6 +136,7 @@ func (s *System) Run(ctx context.Context) error {
 	all.Go(func() { s.buildIndex(ctx) })
 	if s.cfg.Uploads != nil {
 		all.Go(func() { s.runUploadScan(ctx) })
+		all.Go(func() { s.runSweep(ctx) })
 	}
 	if s.freer != nil {
 		all.Go(func() { s.runFree(ctx) })

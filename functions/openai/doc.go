@@ -6,7 +6,8 @@
 //	GET /v1/batches ─▶ created/… ─▶ batch/<run>, status of the run
 //	POST /v1/uploads ─▶ upload/<id>
 //	     …/parts ─▶ pending/parts/<upload>/<part>
-//	     …/complete ─▶ upload/<id> (claim) ─▶ files/<id>.<claim> ─▶ upload/<id> (completed) ─▶ file/<id>
+//	     …/complete ─▶ upload/<id> (claim) ─▶ files/<id>.<claim> ─▶ upload/<id> (completed)
+//	                ─▶ file/<id>
 //
 // The id of a batch is "batch_" and the id of its run. The id of a file is "file-" and 26
 // characters; the input and the output files of every run are files as well, whose ids are
@@ -26,6 +27,12 @@
 //	pending ─complete─▶ completed
 //	        ─cancel───▶ cancelled
 //	        ─an hour──▶ expired, once a request finds it
+//
+// A day after its creation an upload is not known any more. Reclaim deletes what is left of it
+// then, and objects of files that were never made: see reclaim.SweepOrphans.
+//
+// Answers have at most 64 KiB, but for the contents of files: a list ends earlier than its client
+// asks for, and says that there is more. It reads a bounded number of documents.
 //
 // Bad lines fail alone, unless the batch is strict: any other fails as a whole only if its file
 // can't be read or its run can't be made. The source of the API is

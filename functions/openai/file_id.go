@@ -9,11 +9,12 @@ import (
 
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 )
 
 // filePrefix begins the id of a file, and batchPrefix that of a batch.
 const (
-	filePrefix  = "file-"
+	filePrefix  = record.FileIDPrefix
 	batchPrefix = "batch_"
 )
 
@@ -42,7 +43,7 @@ func newFileID(at time.Time) string {
 // isUploadID reports whether the id may be that of an uploaded file: ids become parts of keys.
 func isUploadID(id string) bool {
 	rest, ok := strings.CutPrefix(id, filePrefix)
-	return ok && len(rest) == crockford.EncodedLen(16) &&
+	return ok && len(id) == record.FileIDLength &&
 		!strings.ContainsFunc(rest, func(r rune) bool { return !strings.ContainsRune(alphabet, r) })
 }
 

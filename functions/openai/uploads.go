@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"time"
 	"unicode"
 
 	"rollout/shared/blob"
@@ -24,7 +23,6 @@ import (
 const (
 	maxUploadBytes = 8 << 30
 	maxPartBytes   = 64 << 20
-	uploadLasts    = time.Hour
 )
 
 // Prefixes of the ids of uploads and of their parts.
@@ -106,14 +104,14 @@ func (s *Server) createUpload(r *http.Request) (any, error) {
 	if err := f.check(now); err != nil {
 		return nil, err
 	}
-	u := record.Upload{Schema: record.Schema, ID: uploadPrefix + rand.Text(), Created: now, Expires: now.Add(uploadLasts),
-		Status: uploadPending, Bytes: c.Bytes, File: *f.file}
-	s.removeAbandoned(r.Context())
+	u := record.Upload{Schema: record.Schema, ID: uploadPrefix + rand.Text(), Created: now,
+		Expires: now.Add(record.UploadLasts), Status: uploadPending, Bytes: c.Bytes, File: *f.file}
 	_, err := host.Save(r.Context(), s.Docs, record.UploadKey(u.ID), u, "")
 	return s.uploadObject(u), err
 }
 
-// loadUpload returns an upload, or NotFound. One that has expired is ended.
+// loadUpload returns an upload, or NotFound: also of one of which nothing is kept any more, or may
+// be deleted from now on. One that has expired is ended.
 func (s *Server) loadUpload(r *http.Request) (u record.Upload, err error) {
 	id := r.PathValue("id")
 	if !isName(id, uploadPrefix) {
@@ -123,7 +121,7 @@ func (s *Server) loadUpload(r *http.Request) (u record.Upload, err error) {
 	switch {
 	case err != nil:
 		return u, err
-	case !found:
+	case !found || s.Clock.Now().Sub(u.Created) >= record.UploadKept:
 		return u, errNoUpload(id)
 	case s.uploadObject(u).Status == uploadExpired:
 		return s.endUpload(r.Context(), id, uploadExpired)

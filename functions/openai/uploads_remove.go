@@ -3,7 +3,6 @@ package openai
 import (
 	"context"
 
-	"rollout/shared/blob"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -24,34 +23,23 @@ func (s *Server) removeJoined(ctx context.Context, u record.Upload) error {
 	return s.Blobs.Delete(ctx, u.File.Input.Key, "")
 }
 
-// removeParts deletes the parts of an upload that is over.
+// removeParts deletes the parts of an upload that is over. What fails is logged alone: reclaim
+// deletes the rest, and in a cloud all.
 func (s *Server) removeParts(ctx context.Context, u record.Upload) {
-	s.deleteParts(ctx, record.UploadPartsPrefix+u.ID+"/", func(blob.Info) bool { return true })
-}
-
-// removeAbandoned deletes parts of uploads that have expired.
-func (s *Server) removeAbandoned(ctx context.Context) {
-	s.deleteParts(ctx, record.UploadPartsPrefix, func(p blob.Info) bool {
-		return s.Clock.Now().Sub(p.ModTime) >= 2*uploadLasts
-	})
-}
-
-// deleteParts deletes the parts under a prefix that are old. What fails is logged alone: a later
-// upload removes the rest. In a cloud the lifecycle of the bucket does.
-func (s *Server) deleteParts(ctx context.Context, prefix string, old func(blob.Info) bool) {
 	if s.redirect != nil {
 		return
 	}
+	prefix := record.UploadPartsPrefix + u.ID + "/"
 	for after, more := "", true; more; {
 		found, err := s.Blobs.List(ctx, prefix, after, partsPage)
 		for _, p := range found {
-			if err == nil && old(p) {
+			if err == nil {
 				err = s.Blobs.Delete(ctx, p.Key, "")
 			}
 			after = p.Key
 		}
 		if err != nil {
-			s.Log.WarnContext(ctx, "can't remove parts of uploads", "prefix", prefix, "error", err)
+			s.Log.WarnContext(ctx, "can't remove parts of an upload", "prefix", prefix, "error", err)
 			return
 		}
 		more = len(found) == partsPage

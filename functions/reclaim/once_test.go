@@ -168,7 +168,8 @@ func TestScanOfIdleInstallationReadsOneEmptyList(t *testing.T) {
 			t.Errorf("within the hour: %q", docs.calls)
 		}
 		all, err := d.Docs.List(t.Context(), "", "", 10)
-		if err != nil || len(all) != 2 || all[0].Key != record.RunIndexKey || all[1].Key != record.UploadScanKey {
+		if err != nil || len(all) != 3 || all[0].Key != record.RunIndexKey || all[1].Key != record.OrphanSweepKey ||
+			all[2].Key != record.UploadScanKey {
 			t.Errorf("%d documents are left, the index of runs among them, of a worker that ended long ago, %v", len(all), err)
 		}
 	})

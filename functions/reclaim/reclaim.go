@@ -21,13 +21,14 @@
 //     after another, and report the demand for machines.
 //  6. Record what people are told of runs and pools, if a Notifier is set.
 //
-// Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads. An
-// Expirer deletes the documents of runs that ended long ago.
+// Once an hour a scan of its own finds uploads whose event was lost; see ScanUploads. Once a day
+// what uploads to the batch API have left behind is deleted; see SweepOrphans. An Expirer deletes
+// the documents of runs that ended long ago.
 //
 // The package reports to coordinate, plan and submit. Of a run it writes the index of runs,
-// events for people, and what stays of one that has expired. It deletes objects, if a Freer
-// is set: the work files of runs that have ended; and with the documents of a run its work
-// files. Its memory between scans only saves reads: a new process finds the same.
+// events for people, and what stays of one that has expired. It deletes objects: what uploads
+// left behind; if a Freer is set, the work files of runs that have ended; and with the documents of
+// a run its work files. Its memory between scans only saves reads: a new process finds the same.
 package reclaim
 
 import (
@@ -155,8 +156,8 @@ type ScheduleOptions struct {
 }
 
 // ScanOnce scans as a function that a schedule calls each minute, which keeps nothing
-// between two calls. In the first minute of each hour it scans for uploads, too. Then, and
-// while a run is open, it deletes documents of runs that have expired.
+// between two calls. In the first minute of each hour it scans for uploads, too, and once a day
+// sweeps orphans. Then, and while a run is open, it deletes documents of runs that have expired.
 //
 // Without memory it judges workers by their heartbeats and its own clock alone,
 // and relies on that the clocks of all machines are kept. It cannot notice that a
@@ -174,7 +175,8 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 		err = errors.Join(err, r.BuildIndex(ctx, maxIndexPages))
 	}
 	if full {
-		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads))
+		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads),
+			SweepOrphans(ctx, p, SweepOptions{Every: sweepEvery, CheckOwner: o.Uploads.CheckOwner}))
 	}
 	if o.KeepDocuments > 0 && (full || !r.idle) {
 		expireSome(ctx, r.Ports, o.KeepDocuments)

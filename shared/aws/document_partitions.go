@@ -72,10 +72,10 @@ func (p partitions) partitionsFor(prefix string) (names []string) {
 // ListedPrefixes returns the first parts of keys that the product lists or that an IAM policy
 // names: runs, open, ended and expired runs, the index by name, heartbeats, workers, fleets, the
 // limits of pools, the installation's id, the scan for uploads, the snapshots and content of
-// trainings, what people were told, what is to be delivered, and the batches and files of the
-// batch API, with the batches' order of creation. The list must not change during the life of a table,
+// trainings, what people were told, what is to be delivered, and the batches, files and uploads
+// of the batch API, with the batches' order of creation. The list must not change during the life of a table,
 // except for kinds of documents that the table never had.
 func ListedPrefixes() []string {
 	return []string{"run", "open", "ended", "found", "named", "beat", "worker", "fleet", "limit", "installation",
-		"uploads", "snapshot", "content", "notify", "outbox", "batch", "created", "file"}
+		"uploads", "upload", "snapshot", "content", "notify", "outbox", "batch", "created", "file"}
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"strings"
 	"time"
 
 	"rollout/shared/core/identity"
@@ -66,3 +67,20 @@ func FileKey(id string) string { return FilePrefix + id }
 
 // FilesPrefix is the prefix of the objects of files. They start nothing by themselves.
 const FilesPrefix = "files/"
+
+// FileIDPrefix begins the ids of files, and FileIDLength is how long the id of an uploaded one is.
+const (
+	FileIDPrefix = "file-"
+	FileIDLength = len(FileIDPrefix) + 26
+)
+
+// FileOfObject returns the id of the uploaded file that an object under FilesPrefix is made for:
+// the key goes on with a dot behind it. It returns false for objects that others put there.
+func FileOfObject(key string) (id string, ok bool) {
+	name, ok := strings.CutPrefix(key, FilesPrefix)
+	id, _, dot := strings.Cut(name, ".")
+	rest, isID := strings.CutPrefix(id, FileIDPrefix)
+	return id, ok && dot && isID && len(id) == FileIDLength && !strings.ContainsFunc(rest, func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+}

@@ -18,11 +18,34 @@ type Upload struct {
 	File File `json:"file"`
 }
 
+// How long after its creation an upload takes parts, and is known. Later a request for it is
+// refused, so that what it has left can be deleted: see OrphanSweep.
+const (
+	UploadLasts = time.Hour
+	UploadKept  = 24 * time.Hour
+)
+
+// UploadPrefix is the prefix of the documents of uploads.
+const UploadPrefix = "upload/"
+
 // UploadKey returns the key of the document of an upload.
-func UploadKey(id string) string { return "upload/" + id }
+func UploadKey(id string) string { return UploadPrefix + id }
 
 // UploadPartsPrefix is the prefix of the objects of uploads' parts, UPLOAD/PART.
 const UploadPartsPrefix = PendingPrefix + "parts/"
 
 // UploadPartKey returns the key of a part of an upload.
 func UploadPartKey(upload, part string) string { return UploadPartsPrefix + upload + "/" + part }
+
+// OrphanSweep is the document uploads/orphans: when reclaim last looked for what uploads have left
+// behind, and the keys behind which it goes on; "" from the start.
+type OrphanSweep struct {
+	Schema  int       `json:"schema"`
+	At      time.Time `json:"at"`
+	Parts   string    `json:"parts,omitempty"`
+	Files   string    `json:"files,omitempty"`
+	Uploads string    `json:"uploads,omitempty"`
+}
+
+// OrphanSweepKey is the key of the OrphanSweep. Only reclaim writes it.
+const OrphanSweepKey = "uploads/orphans"

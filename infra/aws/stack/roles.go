@@ -30,6 +30,7 @@ const (
 	references   = "content/" // which snapshots need an object of contents
 	installation = "installation/"
 	uploads      = "uploads/"
+	inParts      = record.UploadPrefix
 	told         = record.NotifyPrefix
 	batches      = record.BatchPrefix
 	newest       = record.CreatedPrefix
@@ -89,9 +90,10 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case reclaim:
 		written := []string{beats, workers, open, ended, names, uploads, told, outbox}
-		deleted := []string{beats, workers, open, outbox}
-		listed := []string{beats, open, runs, ended, outbox} // runs and ended: for the index of those of an earlier version
-		if b.Deployment.Storage.KeepDocuments > 0 {          // the documents of runs expire
+		deleted := []string{beats, workers, open, outbox, inParts}
+		// Runs and ended: for the index of those of an earlier version.
+		listed := []string{beats, open, runs, ended, outbox, inParts}
+		if b.Deployment.Storage.KeepDocuments > 0 { // the documents of runs expire
 			written = append(written, found)
 			deleted = append(deleted, runs, ended, names, told, batches, newest, shards, others)
 			listed = append(listed, names)
@@ -99,7 +101,9 @@ func (b *builder) functionGrants(function string) []grant {
 		return join(
 			// The roles of shards, and what runs came to.
 			b.readObjects(record.WorkPrefix, record.RunsPrefix+"*/"+record.SummaryFile),
-			b.listObjects(record.PromptsPrefix), // to find uploads whose event was lost
+			// To find uploads whose event was lost, and what uploads to the API have left behind.
+			b.listObjects(record.PromptsPrefix, record.FilesPrefix, record.UploadPartsPrefix),
+			b.deleteObjects(record.FilesPrefix, record.UploadPartsPrefix),
 			b.readOwner(),
 			b.readDocuments(),
 			b.queryDocuments(listed...),
@@ -130,7 +134,7 @@ func (b *builder) functionGrants(function string) []grant {
 				record.RunsPrefix+"*/"+record.ErrorsFile),
 			b.readDocuments(),
 			b.queryDocuments(runs, open, ended, found, names, beats, newest, files, snapshots),
-			b.writeDocuments(batches, newest, files, others),
+			b.writeDocuments(batches, newest, files, inParts, others),
 			b.deleteDocuments(files),
 			b.measureAllQueues(),
 			b.sendMessages(host.CoordinateQueue),
