@@ -155,7 +155,11 @@ func (s *Server) batches(ctx context.Context, ids []identity.RunID) (out []Batch
 				return nil, err
 			}
 		}
-		out = append(out, v.batch())
+		b, err := short(v.batch())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
 	}
 	return out, nil
 }

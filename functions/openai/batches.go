@@ -15,6 +15,8 @@ import (
 const (
 	batchesPage    = 20
 	maxBatchesPage = 100
+	// maxBatchReads bounds how often a list reads on behind entries whose runs have expired.
+	maxBatchReads = 10
 )
 
 // listBatches lists all runs, the newest first; in a cloud those that were made as batches.
@@ -37,7 +39,7 @@ func (s *Server) listBatches(r *http.Request) (any, error) {
 		after = record.CreatedKey(created, run)
 	}
 	var data []Batch
-	for len(data) <= limit {
+	for reads := 0; len(data) <= limit && reads < maxBatchReads; reads++ {
 		docs, err := s.Docs.List(ctx, record.CreatedPrefix, after, limit+1)
 		if err != nil {
 			return nil, err
@@ -59,7 +61,7 @@ func (s *Server) listBatches(r *http.Request) (any, error) {
 		data = append(data, page...)
 	}
 	more := len(data) > limit
-	return pageOf(data[:min(limit, len(data))], more, func(b Batch) string { return b.ID }), nil
+	return pageOf(data[:min(limit, len(data))], more, func(b Batch) string { return b.ID })
 }
 
 func (s *Server) getBatch(r *http.Request) (any, error) {

@@ -30,6 +30,7 @@ const (
 	maxMetadataKey   = 64
 	maxMetadataValue = 512
 	maxWindow        = 90 * 24 * time.Hour
+	maxWindowText    = 40 // bytes
 )
 
 // creation is the body of POST /v1/batches.
@@ -79,7 +80,7 @@ func parseWindow(text string) (d time.Duration, err error) {
 	} else {
 		d, err = time.ParseDuration(text)
 	}
-	if err != nil || d < time.Second || d > maxWindow {
+	if err != nil || d < time.Second || d > maxWindow || len(text) > maxWindowText {
 		return 0, badParam("completion_window", `must be a time like "24h", "90m" or "7d", at most 90 days; is %.40q`, text)
 	}
 	return d, nil

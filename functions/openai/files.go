@@ -244,8 +244,14 @@ func (s *Server) remove(ctx context.Context, f record.File) error {
 	return s.Blobs.Delete(ctx, f.Input.Key, "")
 }
 
-// Bounds of a page of files. A client that says nothing gets as many as from OpenAI.
-const maxFilesPage = 10_000
+// Bounds of a list of files. A client may ask for as many as from OpenAI, and gets as many as an
+// answer has room for.
+const (
+	maxFilesPage    = 10_000
+	maxFilesAnswer  = 400    // each has 150 bytes or more
+	maxFilesRead    = 10_000 // documents
+	maxFilesRemoved = 10     // that have expired; others are removed by later requests
+)
 
 // listFiles lists the uploaded files, the newest first unless the client asks otherwise.
 func (s *Server) listFiles(r *http.Request) (any, error) {
@@ -261,44 +267,76 @@ func (s *Server) listFiles(r *http.Request) (any, error) {
 	if order != "" && order != "desc" && order != "asc" {
 		return nil, badParam("order", `must be "asc" or "desc", is %.20q`, order)
 	}
-	page := filePage{limit: limit, after: after, oldest: order == "asc"}
-	for d, err := range document.All(r.Context(), s.Docs, record.FilePrefix) {
-		var f record.File
-		if err == nil {
-			err = record.Decode(d.Value, &f, "document "+d.Key)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if s.hasExpired(f) {
-			if err := s.remove(r.Context(), f); err != nil && !fault.Is(err, fault.Conflict) {
-				return nil, err
-			}
-			continue
-		}
-		if p := q.Get("purpose"); p != "" && p != f.Purpose {
-			continue
-		}
-		if !page.add(fileObject(f)) {
-			break
-		}
+	page := filePage{limit: min(limit, maxFilesAnswer), after: after, oldest: order == "asc", purpose: q.Get("purpose")}
+	if err := s.readFiles(r.Context(), &page); err != nil {
+		return nil, err
 	}
 	page.end()
-	return pageOf(page.files, page.more, func(f FileObject) string { return f.ID }), nil
+	return pageOf(page.files, page.more, func(f FileObject) string { return f.ID })
+}
+
+// readFiles reads the files of a page. Documents are listed the newest first alone: a page of the
+// oldest ones is what comes last, so that all newer ones are read.
+func (s *Server) readFiles(ctx context.Context, page *filePage) error {
+	from, removed := "", 0
+	if page.after != "" && !page.oldest {
+		from = record.FileKey(page.after)
+	}
+	for read := 0; ; {
+		n := document.MaxPage
+		if !page.oldest {
+			n = page.limit + 1 - len(page.files)
+		}
+		docs, err := s.Docs.List(ctx, record.FilePrefix, from, n)
+		if err != nil || len(docs) == 0 {
+			return err
+		}
+		for _, d := range docs {
+			var f record.File
+			if err := record.Decode(d.Value, &f, "document "+d.Key); err != nil {
+				return err
+			}
+			if s.hasExpired(f) {
+				if removed++; removed > maxFilesRemoved {
+					continue
+				}
+				if err := s.remove(ctx, f); err != nil && !fault.Is(err, fault.Conflict) {
+					return err
+				}
+				continue
+			}
+			if !page.add(fileObject(f)) {
+				return nil
+			}
+		}
+		from = docs[len(docs)-1].Key
+		if read += len(docs); read < maxFilesRead {
+			continue
+		}
+		if page.oldest {
+			return badParam("order", "there are more than %d files: list the newest first", maxFilesRead)
+		}
+		page.more = true
+		return nil
+	}
 }
 
 // filePage collects a page of files, which come the newest first.
 type filePage struct {
-	limit  int
-	after  string // the page begins behind this id
-	oldest bool   // the oldest first
-	files  []FileObject
-	more   bool
-	passed bool
+	limit   int
+	after   string // the page begins behind this id
+	oldest  bool   // the oldest first
+	purpose string // "" for any
+	files   []FileObject
+	more    bool
+	passed  bool
 }
 
 // add adds the next file. It returns false once the page is complete.
 func (p *filePage) add(f FileObject) bool {
+	if p.purpose != "" && p.purpose != f.Purpose {
+		return true
+	}
 	if p.oldest {
 		if p.after != "" && f.ID >= p.after { // ids sort as the list does
 			return false // what follows is older

@@ -166,26 +166,6 @@ func badParam(param, format string, args ...any) error {
 	return &paramError{param, fault.New(fault.Invalid, param+": "+format, args...)}
 }
 
-// list is a page of a list.
-type list[T any] struct {
-	Object  string `json:"object"` // "list"
-	Data    []T    `json:"data"`
-	FirstID string `json:"first_id,omitempty"`
-	LastID  string `json:"last_id,omitempty"`
-	HasMore bool   `json:"has_more"`
-}
-
-// pageOf returns a page with these elements.
-func pageOf[T any](data []T, more bool, id func(T) string) list[T] {
-	l := list[T]{Object: "list", Data: data, HasMore: more}
-	if len(data) > 0 {
-		l.FirstID, l.LastID = id(data[0]), id(data[len(data)-1])
-	} else {
-		l.Data = []T{}
-	}
-	return l
-}
-
 // retries is how often the client has repeated the request before.
 func retries(r *http.Request) bool {
 	n := strings.TrimSpace(r.Header.Get("X-Stainless-Retry-Count"))
