@@ -12,7 +12,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [folder, url, ...only] = process.argv.slice(2);
 const { OpenAI, toFile } = createRequire(resolve(folder, "package.json"))("openai");
-const client = new OpenAI({ baseURL: url, apiKey: "unused", maxRetries: Number(process.env.RETRIES ?? 0) });
+const apiKey = process.env.API_KEY ?? "unused";
+const client = new OpenAI({ baseURL: url, apiKey, maxRetries: Number(process.env.RETRIES ?? 0) });
 const endpoint = "/v1/chat/completions";
 
 function request(n, text = `question ${n}`) {
@@ -148,7 +149,7 @@ const checks = {
       from.pipe(on);
     });
     await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
-    const c = new OpenAI({ baseURL: `http://127.0.0.1:${proxy.address().port}/v1`, apiKey: "unused", maxRetries: 3 });
+    const c = new OpenAI({ baseURL: `http://127.0.0.1:${proxy.address().port}/v1`, apiKey, maxRetries: 3 });
     const b = await create(f.id, {}, c);
     assert.equal(b.id, dropped);
     const made = (await all(client.batches.list(), 20)).filter((x) => x.input_file_id === f.id);
