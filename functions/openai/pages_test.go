@@ -67,7 +67,8 @@ func (u *uploading) saveBatch(n int, later time.Duration, b record.Batch) (id st
 	run := newBatchRun(fmt.Sprint(n), time.Time{})
 	b.Schema, b.Run, b.Created, b.Window, b.Deadline = 1, run, morning.Add(later), "24h", 24*time.Hour
 	hosttest.Save(u.T, u.Ports, record.BatchKey(run), b)
-	hosttest.Save(u.T, u.Ports, record.CreatedKey(b.Created, run), record.NamedRun{Schema: 1, Run: run, Created: b.Created})
+	entry := record.NamedRun{Schema: 1, Run: run, Created: b.Created}
+	hosttest.Save(u.T, u.Ports, record.CreatedKey(b.Created, run), entry)
 	return batchID(run)
 }
 
