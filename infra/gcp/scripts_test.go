@@ -331,6 +331,38 @@ func TestMachineServesEachGPUAndWorks(t *testing.T) {
 	}
 }
 
+// The script runs at each start of the machine. After a reboot it serves and works as before,
+// with the image and the user that it has.
+func TestMachineComesBackAfterAReboot(t *testing.T) {
+	t.Parallel()
+	programs := bootPrograms()
+	programs["docker"] = `case $* in
+"image inspect"*) [ -e "$ROLLOUT_ROOT/image" ] ;;
+pull*) touch "$ROLLOUT_ROOT/image" ;;
+esac`
+	programs["id"], programs["useradd"] = `[ -e "$ROLLOUT_ROOT/user" ]`, `touch "$ROLLOUT_ROOT/user"`
+	c, seen := newComputer(t, programs), 0
+	for boot, once := range []bool{true, false} {
+		if out, err := c.command(t, "bootstrap.sh", machineVariables...).CombinedOutput(); err != nil {
+			t.Fatalf("boot %d: %v: %s", boot+1, err, out)
+		}
+		calls := c.called(t)[seen:]
+		seen += len(calls)
+		at := func(begin string) int {
+			return slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, begin) })
+		}
+		hidden, serves := at("iptables -I DOCKER-USER"), at("systemctl start --no-block rollout-engine-0")
+		works := at("systemctl start rollout-worker.service")
+		if hidden < 0 || serves < hidden || works < serves {
+			t.Errorf("boot %d: it hides the metadata, serves and works at %d, %d, %d:\n%s", boot+1, hidden, serves, works,
+				strings.Join(calls, "\n"))
+		}
+		if fetches, makes := at("docker pull") >= 0, at("useradd") >= 0; fetches != once || makes != once {
+			t.Errorf("boot %d: it fetches the image: %v, and makes the user: %v; want %v", boot+1, fetches, makes, once)
+		}
+	}
+}
+
 // A machine that trains fetches the worker and starts it: no server, container or GPU.
 func TestMachineThatTrainsNeedsTheWorkerAlone(t *testing.T) {
 	t.Parallel()

@@ -203,6 +203,9 @@ func TestFunctionsHaveLimitsAndRolesOfTheirOwn(t *testing.T) {
 		if p.text("RecursiveLoop") != "Terminate" {
 			t.Errorf("%s may invoke itself without end", name)
 		}
+		if p.at("ReservedConcurrentExecutions") != nil {
+			t.Errorf("%s reserves instances, which an account that may have 10 of them refuses", name)
+		}
 		if p.number("Timeout") == 0 || p.number("MemorySize") == 0 {
 			t.Errorf("%s has no timeout or no memory size", name)
 		}
