@@ -144,6 +144,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
 	{Packages: "gpuworker/grading", Imports: gpuworker},
+	{Packages: "gpuworker/isolation", Imports: []string{"shared/fault"}},
 	{Packages: "gpuworker/machine", Imports: []string{"shared/config", "shared/core/servers", "shared/fault"}},
 	{Packages: "gpuworker/modelcache", Imports: []string{"gpuworker/machine", "shared/blob", "shared/config",
 		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory",
