@@ -31,9 +31,9 @@ type Command struct {
 	// Env is all that the command's environment has besides the variables that Environment
 	// documents. It replaces those of the same name.
 	Env map[string]string
-	// Staged is a folder of this machine whose files the work folder starts with. They are
-	// copied; links are copied as links. "" is an empty work folder.
-	Staged string
+	// Staged are folders of this machine whose files the work folder starts with. They are
+	// copied; links are copied as links. Two of them may not have the same file.
+	Staged []string
 	// Folders are shown to the command, read-only.
 	Folders []Folder
 	// Out is an existing folder of this machine that gets the files of the command's out folder
@@ -107,7 +107,7 @@ func (c Command) check() error {
 		problem(name != "" && !strings.ContainsAny(name, "=\x00") && !strings.Contains(value, "\x00"),
 			"the environment variable %q is malformed", name)
 	}
-	for _, host := range []string{c.Staged, c.Out, c.Work} {
+	for _, host := range append([]string{c.Out, c.Work}, c.Staged...) {
 		problem(host == "" || filepath.IsAbs(host), "the folder %q is not an absolute path", host)
 	}
 	for _, f := range c.Folders {

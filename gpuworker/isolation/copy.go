@@ -118,7 +118,7 @@ func (c *copier) subfolder(dst, src *os.Root, name, at string, depth int, info f
 		return c.leaveOut(at, err.Error())
 	}
 	defer from.Close()
-	if err := dst.Mkdir(name, 0o755); err != nil {
+	if err := dst.Mkdir(name, 0o755); err != nil && !isFolder(dst, name) {
 		return c.writing(at, err)
 	}
 	to, err := dst.OpenRoot(name)
@@ -130,6 +130,12 @@ func (c *copier) subfolder(dst, src *os.Root, name, at string, depth int, info f
 		return err
 	}
 	return c.give(dst, name, at)
+}
+
+// isFolder says whether the name is that of a folder, and not of a link to one.
+func isFolder(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
+	return err == nil && info.IsDir()
 }
 
 func (c *copier) file(dst, src *os.Root, name, at string, info fs.FileInfo) error {

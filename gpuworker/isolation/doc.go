@@ -2,9 +2,9 @@
 // with limits, and so that it can neither see nor harm the worker, its secrets, or the command
 // beside it.
 //
-//	staged folder ─copy─▶ work ┐                          ┌─▶ verdict, output, use of the machine
-//	folders, read-only ────────┼─▶ the command's processes ┤
-//	Unix socket ◀─ 127.0.0.1 ──┘                          └─▶ out, work ─copy, regular files─▶ folders
+//	staged folders ─copy─▶ work ─┐                             ┌─▶ verdict, output, use of the machine
+//	folders, read-only ──────────┼─▶ the command's processes ─┤
+//	Unix socket ◀── 127.0.0.1 ───┘                             └─▶ out, work ─copy─▶ folders
 //
 // Open a Sandbox, and Run commands in it. Probe says which level the machine permits, by
 // setting everything up once; the outcome says what enforced each limit. The worker's program

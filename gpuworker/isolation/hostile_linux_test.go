@@ -27,6 +27,7 @@ var hostile = map[string]func(args []string) int{
 	"clutter":  clutter,
 	"daemon":   daemon,
 	"dial":     dial,
+	"finish":   finish,
 	"knock":    knock,
 	"read":     read,
 }
@@ -197,6 +198,18 @@ func dial(args []string) int {
 		}
 		fmt.Println(arg)
 		conn.Close()
+	}
+	return 0
+}
+
+// finish waits for SIGTERM, and then writes a file.
+func finish([]string) int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM)
+	_ = knockOnce()
+	<-signals
+	if os.WriteFile(filepath.Join(os.Getenv("ROLLOUT_OUT"), "late"), nil, 0o644) != nil {
+		return 1
 	}
 	return 0
 }

@@ -30,7 +30,7 @@ func TestCommandIsChecked(t *testing.T) {
 		"no program":                  {func(c *Command) { c.Args = nil }, "no program"},
 		"zero byte":                   {func(c *Command) { c.Args = append(c.Args, "a\x00b") }, "zero byte"},
 		"malformed variable":          {func(c *Command) { c.Env = map[string]string{"A=B": ""} }, `"A=B"`},
-		"relative folder":             {func(c *Command) { c.Staged = "task" }, `"task"`},
+		"relative folder":             {func(c *Command) { c.Staged = []string{"task"} }, `"task"`},
 		"relative out":                {func(c *Command) { c.Out = "out" }, `"out"`},
 		"folder over the system's":    {show("/usr/a"), `"/usr/a"`},
 		"folder over the work folder": {show("/work"), `"/work"`},

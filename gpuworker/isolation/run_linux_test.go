@@ -27,7 +27,9 @@ func TestCommandRunsInItsFolders(t *testing.T) {
 		}
 		c := f.shell(`cat link && deep/er/program && mkdir sub && echo 4 > "$ROLLOUT_OUT/result.json" && echo 5 > sub/file &&
 			echo e >&2; exit 7`)
-		c.Staged, c.Out, c.Work = staged, out, work
+		second := t.TempDir()
+		write(t, second, map[string]string{"deep/second": "2"})
+		c.Staged, c.Out, c.Work = []string{staged, second}, out, work
 		o := f.run(t, c, Exited)
 		if o.ExitCode != 7 || string(o.Stdout.Kept) != "two and tworun\n" || string(o.Stderr.Kept) != "e\n" {
 			t.Errorf("exit code %d, stdout %q, stderr %q", o.ExitCode, o.Stdout.Kept, o.Stderr.Kept)
@@ -36,7 +38,8 @@ func TestCommandRunsInItsFolders(t *testing.T) {
 			t.Errorf("out: %+v", o.Out)
 		}
 		for path, want := range map[string]string{filepath.Join(out, "result.json"): "4\n",
-			filepath.Join(work, "sub/file"): "5\n", filepath.Join(work, "task.txt"): "two and two"} {
+			filepath.Join(work, "sub/file"): "5\n", filepath.Join(work, "task.txt"): "two and two",
+			filepath.Join(work, "deep/second"): "2"} {
 			if text, err := os.ReadFile(path); err != nil || string(text) != want {
 				t.Errorf("%s: %q, %v", path, text, err)
 			}
@@ -72,7 +75,13 @@ func TestCommandEndsAsItDoes(t *testing.T) {
 func TestStagedFolderMustFit(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, f fixture) {
+		first := t.TempDir()
+		write(t, first, map[string]string{"name": "1"})
 		for name, stage := range map[string]func(dir string, l *Limits) error{
+			"a file twice": func(dir string, l *Limits) error {
+				write(t, dir, map[string]string{"name": "2"})
+				return nil
+			},
 			"too many bytes": func(dir string, l *Limits) error {
 				l.Disk = 1 << 20
 				return os.WriteFile(filepath.Join(dir, "big"), make([]byte, 2<<20), 0o644)
@@ -85,8 +94,8 @@ func TestStagedFolderMustFit(t *testing.T) {
 			"a pipe": func(dir string, _ *Limits) error { return unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600) },
 		} {
 			c := f.shell("true")
-			c.Staged = t.TempDir()
-			if err := stage(c.Staged, &c.Limits); err != nil {
+			c.Staged = []string{first, t.TempDir()}
+			if err := stage(c.Staged[1], &c.Limits); err != nil {
 				t.Fatal(err)
 			}
 			if o := f.run(t, c, SetupFailed); !strings.Contains(o.Reason, "work folder") {
@@ -178,14 +187,20 @@ func TestCommandThatIgnoresSignalsIsKilledWithItsDaemons(t *testing.T) {
 	})
 }
 
-func TestTimeLimitLetsACommandFinish(t *testing.T) {
+func TestGraceLetsACommandFinish(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, f fixture) {
-		c := f.shell(`trap 'echo late > "$ROLLOUT_OUT/result"; exit 0' TERM; while :; do sleep 0.1; done`)
-		c.Out = t.TempDir()
-		c.Limits.Wall, c.Limits.Grace = time.Second, time.Minute
-		if o := f.run(t, c, TimeLimit); len(o.Out.Files) != 1 || o.Wall >= time.Minute {
-			t.Errorf("out %+v after %s", o.Out, o.Wall)
+		door := newDoor(t)
+		c := door.through(f.hostile("finish")) // which knocks when it is ready for SIGTERM
+		c.Out, c.Limits.Grace = t.TempDir(), 5*time.Minute
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-door.arrivals
+			cancel()
+		}()
+		o, err := f.Run(ctx, c)
+		if o.Verdict != Canceled || !fault.Is(err, fault.Canceled) || len(o.Out.Files) != 1 {
+			t.Errorf("%s, %v, out %+v", o.Verdict, err, o.Out)
 		}
 	})
 }

@@ -205,16 +205,8 @@ func (e *execution) takeFiles(files []*os.File) (err error) {
 	return fault.WithKind(fault.Unavailable, err, "open the folders of a sandbox")
 }
 
-// fillWork copies the staged folder into the work folder.
+// fillWork copies the staged folders into the work folder.
 func (e *execution) fillWork() error {
-	if e.command.Staged == "" {
-		return nil
-	}
-	src, err := os.OpenRoot(e.command.Staged)
-	if err != nil {
-		return setupError{fault.WithKind(fault.NotFound, err, "open the staged folder")}
-	}
-	defer src.Close()
 	dst, err := e.scratch.OpenRoot("work")
 	if err != nil {
 		return fault.WithKind(fault.Unavailable, err, "open the work folder")
@@ -226,8 +218,16 @@ func (e *execution) fillWork() error {
 		owner := e.owner()
 		c.owner = &owner
 	}
-	if _, err := c.copy(dst, src); err != nil {
-		return setupError{fault.Wrap(err, "fill the work folder")}
+	for _, staged := range e.command.Staged {
+		src, err := os.OpenRoot(staged)
+		if err != nil {
+			return setupError{fault.WithKind(fault.NotFound, err, "open a folder for the work folder")}
+		}
+		_, err = c.copy(dst, src)
+		src.Close()
+		if err != nil {
+			return setupError{fault.Wrap(err, "fill the work folder")}
+		}
 	}
 	return nil
 }

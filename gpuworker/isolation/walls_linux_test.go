@@ -335,7 +335,7 @@ func TestLeftoversOfALivingWorkerStay(t *testing.T) {
 }
 
 // ordinary are the tests that an ordinary user must pass, too, as far as the machine permits.
-const ordinary = "^Test(Probe|Command|Limits|Time|Canceled|Staged|Environment|Only|Collecting|Forward|Left|Nothing)"
+const ordinary = "^Test(Probe|Command|Limits|Grace|Canceled|Staged|Environment|Only|Collecting|Forward|Left|Nothing)"
 
 func TestOrdinaryUserIsolatesToo(t *testing.T) {
 	t.Parallel()
