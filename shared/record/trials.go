@@ -24,7 +24,8 @@ type TrialVariant struct {
 	Scored   int            `json:"scored"` // trials with a score
 	// ScoredTasks is how many tasks these are of. Score is their mean, with its standard error
 	// and 95 % interval, for which the trials of one task count as one piece of evidence; null
-	// where there is too little to say.
+	// where there is too little to say. The interval is Student's or, of scores that are all 0 or
+	// 1, Wilson's.
 	ScoredTasks   int      `json:"scored_tasks"`
 	Score         *float64 `json:"score"`
 	StandardError *float64 `json:"standard_error"`

@@ -19,5 +19,19 @@
 // A line {"id", "prompt" or "messages", …}. A file with a line that is no task ends the run before
 // anything is asked: a comparison without some of its tasks would be another one.
 //
+// # Where another executor plugs in
+//
+// A trial of a prompt is one chat, which the executor of the run's pool asks. What another executor
+// needs is in the line: the trial, the task without what graders expect of it, and the seed. It
+// changes four places, and neither the schedule nor the sums:
+//
+//   - config.Variant has its settings, and Run.checkVariants what may stand together.
+//   - asker.appendLine writes the request; ShardOf reads what dispatch must know of the line.
+//   - The executor answers the line with an output row that repeats its "trial", as rows repeat all
+//     members that are not the request's, and has the scores of graders. A trial that ended
+//     otherwise has an error row with a class of its own.
+//   - verdictOf says what each class counts as: a trial that its variant lost, or one that nothing
+//     can be said about. publisher.add takes in what a row of another form says.
+//
 // Package kind calls all of this. The package keeps no state.
 package trials

@@ -91,14 +91,14 @@ func TestSumsOfVariants(t *testing.T) {
 	})
 	num := func(x float64) *float64 { return &x }
 	// The plain one: mean 0.5, sums of deviations 1 and −1 in two groups of two, so that the error is
-	// √(2·2/1)/4 = 0.5, and Student's quantile with one degree of freedom is 12.7062.
+	// √(2·2/1)/4 = 0.5, and the interval that of Wilson for one of two.
 	want := record.Trials{Tasks: 2, Trials: 8, Variants: []record.TrialVariant{
 		{Name: "plain", Trials: 4, Answered: 4, Scored: 4, ScoredTasks: 2, Score: num(0.5), StandardError: num(0.5),
-			Low: num(0.5 - 12.7062047/2), High: num(0.5 + 12.7062047/2), Worst: num(0.5), Best: num(0.5),
+			Low: num(0.0945312057), High: num(0.9054687943), Worst: num(0.5), Best: num(0.5),
 			PromptTokens: 12, CompletionTokens: 8},
 		{Name: "terse", Trials: 4, Answered: 2, Failed: map[string]int{"too_long": 1},
 			Infrastructure: map[string]int{"engine": 1}, Ungraded: map[string]int{"unavailable": 1}, Scored: 2, ScoredTasks: 2,
-			Score: num(0.5), StandardError: num(0.5), Low: num(0.5 - 12.7062047/2), High: num(0.5 + 12.7062047/2),
+			Score: num(0.5), StandardError: num(0.5), Low: num(0.0945312057), High: num(0.9054687943),
 			Worst: num(0.25), Best: num(0.75), PromptTokens: 6, CompletionTokens: 4},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-8, 0)); diff != "" {

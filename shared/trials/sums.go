@@ -24,14 +24,15 @@ type sums struct {
 type variantSums struct {
 	record.TrialVariant
 	scores []statistics.Score // by task
-	// shares says that all scores are from 0 to 1, so that a trial without one has bounds.
-	shares bool
+	// shares says that all scores are from 0 to 1, so that a trial without one has bounds, and
+	// binary that all are 0 or 1.
+	shares, binary bool
 }
 
 func newSums(c config.Run) *sums {
 	s := &sums{byName: map[string]*variantSums{}, tasks: map[string]string{}, graded: len(c.Grades) > 0}
 	for _, v := range c.Variants {
-		of := &variantSums{TrialVariant: record.TrialVariant{Name: v.Name}, shares: true}
+		of := &variantSums{TrialVariant: record.TrialVariant{Name: v.Name}, shares: true, binary: true}
 		s.variants = append(s.variants, of)
 		s.byName[v.Name] = of
 	}
@@ -68,6 +69,7 @@ func (s *sums) add(f Fact, causes []grade.Cause) {
 	case f.Score != nil:
 		v.scores = append(v.scores, statistics.Score{Group: task, Value: *f.Score})
 		v.shares = v.shares && *f.Score >= 0 && *f.Score <= 1
+		v.binary = v.binary && (*f.Score == 0 || *f.Score == 1)
 	case len(causes) > 0:
 		count(&v.Ungraded, string(causes[0]))
 	}
@@ -97,6 +99,9 @@ func (s *sums) result() record.Trials {
 // mean: Worst and Best say what it could change. Pruned trials were never begun.
 func (v *variantSums) estimate() {
 	e := statistics.Mean(v.scores, confidence)
+	if v.binary {
+		e = statistics.Share(v.scores, confidence)
+	}
 	v.Scored, v.ScoredTasks, v.Score = e.N, e.Groups, finite(e.Mean)
 	v.StandardError, v.Low, v.High = finite(e.Error), finite(e.Interval[0]), finite(e.Interval[1])
 	if all := float64(v.Trials - v.Pruned); all > 0 && v.shares {

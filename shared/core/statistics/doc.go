@@ -1,7 +1,7 @@
 // Package statistics says what scores of a sample of items show, and how sure one can be.
 //
 //	scores of one item, repeated ──▶ Reducer.Reduce ─▶ one score of the item
-//	scores of items in groups ─────▶ Mean ───────────▶ mean, standard error, interval
+//	scores of items in groups ─────▶ Mean, Share ────▶ mean, standard error, interval
 //	scores of the same items ─┬────▶ Paired ─────────▶ difference, interval, P, what could be seen
 //	under two settings        ├────▶ McNemar ────────▶ P, for scores of 0 and 1
 //	                          ├────▶ Wilcoxon ───────▶ P, for scores that have an order
