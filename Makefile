@@ -34,6 +34,11 @@ demo-rollout: build ## run a rollout that learns from examples/refunds.jsonl, wi
 	@bash scripts/run/rollout.sh $(DEMO_ROLLOUT)
 .PHONY: demo-rollout
 
+DEMO_TRIALS ?= out/demo-trials
+demo-trials: build ## compare three variants on examples/trials.jsonl, with a scripted model, in out/demo-trials
+	@bash scripts/run/trials.sh $(DEMO_TRIALS)
+.PHONY: demo-trials
+
 machine-worker: ## build the worker for machines in a cloud, out/machine/gpuworker
 	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker
 .PHONY: machine-worker
@@ -68,7 +73,7 @@ generate: ## write the JSON Schemas of events again
 .PHONY: generate
 
 clean: ## remove what was built and run here
-	rm -rf bin out/demo out/demo-rollout out/dist coverage.out
+	rm -rf bin out/demo out/demo-rollout out/demo-trials out/dist coverage.out
 .PHONY: clean
 
 ## Release

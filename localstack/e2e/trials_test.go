@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +108,7 @@ func TestTrialsHaveTheSameFilesWhoeverAnswers(t *testing.T) {
 		t.Fatalf("%d trials", n)
 	}
 	wantTrials(t, want)
+	i.wantTrialsReport(id)
 	i.up.signal(15)
 	i.up.wantExit(0)
 	for _, workers := range []int{3, 8} {
@@ -184,6 +186,37 @@ func wantTrials(t *testing.T, files map[string]string) {
 	}
 	if len(sum.Variants) != 3 || sum.Tasks != taskCount {
 		t.Errorf("the sums are %+v", sum)
+	}
+}
+
+// wantTrialsReport checks the numbers of the report against those of the files.
+func (i *testInstallation) wantTrialsReport(id identity.RunID) {
+	i.t.Helper()
+	var r struct {
+		Variants []record.TrialVariant
+		Pairs    []struct {
+			Tasks int
+			P     *float64
+		}
+		Passes []struct {
+			All, Any []*float64
+		}
+	}
+	out := do(i.t, 0, "report", "--dir", i.dir, "--json", string(id)).stdoutText()
+	err := json.Unmarshal([]byte(out), &r)
+	if err != nil || len(r.Variants) != 3 || len(r.Pairs) != 3 || len(r.Passes) != 2 {
+		i.t.Fatalf("%s (%v)", out, err)
+	}
+	for _, p := range r.Pairs {
+		if p.Tasks != taskCount || p.P == nil {
+			i.t.Errorf("a pair is %+v", p)
+		}
+	}
+	for v := range r.Variants {
+		one, all, either := *r.Passes[0].All[v], *r.Passes[1].All[v], *r.Passes[1].Any[v]
+		if math.Abs(one-*r.Variants[v].Score) > 1e-9 || all > one || either < one {
+			i.t.Errorf("%s: pass^1 %v, pass^2 %v, pass@2 %v", r.Variants[v].Name, one, all, either)
+		}
 	}
 }
 
@@ -299,6 +332,23 @@ func TestTrialsOfAChainFollowEachOther(t *testing.T) {
 				t.Errorf("chain %s: %d at once, tasks %v", chain, g.most[chain], tasks)
 			}
 		}
+	}
+}
+
+// TestDemoTrialsComparesItsVariants runs the script behind `make demo-trials`.
+func TestDemoTrialsComparesItsVariants(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "demo")
+	p := shell(t, fmt.Sprintf("BIN=%s exec bash ../../scripts/run/trials.sh %s", binaries, folder))
+	p.wantExit(0)
+	out := p.stdoutText() + p.stderrText()
+	for _, text := range []string{"completed: 180 of 180", "steps − terse", "pass^k", "report.html"} {
+		if !strings.Contains(out, text) {
+			t.Errorf("the demo does not print %q:\n%s", text, out)
+		}
+	}
+	if page := read(t, filepath.Join(folder, "report.html")); !strings.Contains(page, "Leaderboard") {
+		t.Errorf("the page is %.200s", page)
 	}
 }
 

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"time"
 
 	"rollout/localstack/clerk"
+	"rollout/localstack/examinee"
 	"rollout/localstack/fakellm"
 )
 
@@ -35,12 +37,18 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&o.config.Saturation, "saturation", 0, "`number` of requests at once from which they slow each other "+
 		"down; 0 for never")
 	scripted := f.Bool("clerk", false, "answer the tickets of a rollout as a clerk does who knows the guidance alone")
+	examined := f.Bool("examinee", false, "answer the questions of examples/trials.jsonl, wrongly by how they are asked")
 	faults(f, &o.config.Faults)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	if *scripted {
+	switch {
+	case *scripted && *examined:
+		return o, errors.New("--clerk and --examinee are two models: name one of them")
+	case *scripted:
 		o.config.Script = clerk.Answer
+	case *examined:
+		o.config.Script = examinee.Answer
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
