@@ -10,7 +10,7 @@ import (
 // process within its budget when a shard has long lines.
 const (
 	gcPercent   = 200
-	memoryLimit = 84 << 20
+	memoryLimit = 64 << 20
 )
 
 // TuneMemory configures the garbage collector of a rollout process, unless GOGC and
