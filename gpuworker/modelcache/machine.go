@@ -250,18 +250,7 @@ func (m Machine) leftOut(name string) string {
 // choosesFiles reports whether the user's arguments or variables say which of a model's
 // files llama.cpp takes, or where it keeps them. The tag then does not tell the files.
 func (m Machine) choosesFiles() bool {
-	for _, name := range []string{"LLAMA_CACHE", "LLAMA_ARG_HF_FILE"} {
-		if m.Machines.EngineEnv[name] != "" {
-			return true
-		}
-	}
-	server, _ := servers.Of(m.Machines.Server)
-	for _, flag := range []string{"--hf-file", "-hff"} {
-		if _, given := server.Value(m.Machines.EngineArgs, flag); given {
-			return true
-		}
-	}
-	return false
+	return servers.NamesGGUF(m.Machines.EngineArgs, m.Machines.EngineEnv) || m.Machines.EngineEnv["LLAMA_CACHE"] != ""
 }
 
 // snapshots is the folder of a model's revisions.

@@ -68,7 +68,7 @@ var Rules = []Rule{
 		"shared/clock", "shared/memory", "shared/record"}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
 	{Packages: "shared/poolcheck", Imports: []string{"shared/config", "shared/core/...", "shared/fault",
-		"shared/figures"}},
+		"shared/figures", "shared/hub/...", "shared/models"}},
 	{Packages: "shared/record", Imports: []string{"shared/..."}},
 	{Packages: "shared/rollout", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/trials", Imports: []string{"shared/..."}, Except: []string{"shared/host/...", "shared/rollout"}},

@@ -75,8 +75,8 @@ func Readable(d config.Deployment) bool {
 func (m Models) Find(ctx context.Context, p config.Pool) (model *modelsize.Model, why string) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	if p.Server == servers.LlamaCpp { // a config beside the files is that of a larger format
-		return nil, "how large it is stands in its .gguf files alone"
+	if p.Server == servers.LlamaCpp {
+		return m.findGGUF(ctx, p)
 	}
 	var read func(name string) ([]byte, error)
 	switch p.ModelSource() {

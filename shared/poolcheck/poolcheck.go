@@ -186,16 +186,20 @@ func (c checker) card(k kind) modelsize.Card {
 
 // memory tells whether weights and the cache of the context fit.
 func (c checker) memory(k kind, names string) {
+	on := fmt.Sprintf("one %s (%s)", k.machine.GPU.Name, names)
+	if c.m.TensorParallel > 1 {
+		on = fmt.Sprintf("each of %d × %s (%s)", c.m.TensorParallel, k.machine.GPU.Name, names)
+	}
+	if c.model.Layers == 0 {
+		c.weights(k, on)
+		return
+	}
 	context, ok := c.server.ContextOf(c.m.EngineArgs)
 	if !ok {
 		c.note("%s: the server chooses a context that fits, if it can", c.p.Name)
 		return
 	}
 	f := c.model.Fit(c.card(k), context)
-	on := fmt.Sprintf("one %s (%s)", k.machine.GPU.Name, names)
-	if c.m.TensorParallel > 1 {
-		on = fmt.Sprintf("each of %d × %s (%s)", c.m.TensorParallel, k.machine.GPU.Name, names)
-	}
 	switch {
 	case f.OK():
 		c.note("%s: %s with a context of %s tokens fits on %s: %s GiB of weights, %s GiB of KV cache, which has %s GiB",
@@ -205,8 +209,7 @@ func (c checker) memory(k kind, names string) {
 			"fewer than 1,024 tokens: choose types with more memory, or a larger tensor_parallel", c.p.Name, c.p.Model, on,
 			tenths(f.WeightsGiB), tenths(f.LeftGiB))
 	case f.Most == 0:
-		c.problem("%s: %s does not fit on %s: its weights alone take %s GiB: choose types with more memory, or a larger "+
-			"tensor_parallel", c.p.Name, c.p.Model, on, tenths(f.WeightsGiB))
+		c.tooLarge(on, f.WeightsGiB)
 	case c.model.Bound:
 		c.note("%s: %s with a context of %s tokens may not fit on %s: if all layers cached it, it would need %s GiB of KV "+
 			"cache, and %s GiB are left; engine_args = [%q, %q] fits for sure", c.p.Name, c.p.Model, figures.Count(f.Context),
@@ -219,10 +222,31 @@ func (c checker) memory(k kind, names string) {
 	}
 }
 
+// weights tells whether the weights fit of a model of which nothing else is known.
+func (c checker) weights(k kind, on string) {
+	f := c.model.Fit(modelsize.Card{GiB: k.machine.GPU.GiB(), Parallel: c.m.TensorParallel, Share: 1}, 0)
+	if f.LeftGiB <= 0 {
+		c.tooLarge(on, f.WeightsGiB)
+		return
+	}
+	c.note("%s: the weights of %s take %s GiB on %s, and leave %s GiB for its context", c.p.Name, c.p.Model,
+		tenths(f.WeightsGiB), on, tenths(f.LeftGiB))
+}
+
+func (c checker) tooLarge(on string, weightsGiB float64) {
+	c.problem("%s: %s does not fit on %s: its weights alone take %s GiB: choose types with more memory, or a larger "+
+		"tensor_parallel", c.p.Name, c.p.Model, on, tenths(weightsGiB))
+}
+
 // disk tells whether the images and the model fit on the disks.
 func (c checker) disk(k kind, names string) {
 	model := c.model.WeightBytes / 1e9
-	if c.p.Machines == config.MachinesCloudRun {
+	if c.p.Machines == config.MachinesCloudRun { // its files lie in its memory
+		need := c.model.WeightBytes / (1 << 30)
+		if OfHub(c.p) && need > float64(k.machine.MemoryGiB) {
+			c.problem("%s: the files of %s take %s GiB, and a task keeps them in its memory of %d GiB: use machines, or put "+
+				"the model into engine_image", c.p.Name, c.p.Model, tenths(need), k.machine.MemoryGiB)
+		}
 		return
 	}
 	if k.machine.LocalGB > 0 {

@@ -21,6 +21,11 @@ const (
 	// llama8 is the config of a model of 8 billion parameters with 131,072 tokens.
 	llama8 = `{"hidden_size":4096,"intermediate_size":14336,"max_position_embeddings":131072,"num_attention_heads":32,
 		"num_hidden_layers":32,"num_key_value_heads":8,"vocab_size":128256,"torch_dtype":"bfloat16"}`
+	// ggufs is the hub's list of files for llama.cpp.
+	ggufs = `{"sha":"89abcdef0123456789abcdef0123456789abcdef","siblings":[
+		{"rfilename":"m-Q4_K_M.gguf","size":5000000000,"blobId":"0123456789abcdef0123456789abcdef01234567"},
+		{"rfilename":"mmproj-F16.gguf","size":1000000000,"blobId":"0123456789abcdef0123456789abcdef01234567"},
+		{"rfilename":"m-F32.gguf","size":32000000000,"blobId":"0123456789abcdef0123456789abcdef01234567"}]}`
 )
 
 // hub is a hub that has one model, and one that is gated.
@@ -32,6 +37,12 @@ func hub(t *testing.T) poolcheck.Models {
 			_, _ = w.Write([]byte(llama8)) // the client reports a broken connection
 		case r.URL.Path == "/org/large/resolve/main/model.safetensors.index.json":
 			_, _ = w.Write([]byte(`{"metadata":{"total_size":400000000000}}`))
+		case r.URL.Path == "/org/slim/resolve/main/config.json":
+			_, _ = w.Write([]byte(llama8))
+		case r.URL.Path == "/org/slim/resolve/main/model.safetensors.index.json":
+			_, _ = w.Write([]byte(`{"metadata":{"total_size":87000000000}}`))
+		case r.URL.Path == "/api/models/org/8b/revision/main":
+			_, _ = w.Write([]byte(ggufs))
 		case strings.HasPrefix(r.URL.Path, "/org/gated/") && r.Header.Get("Authorization") != "Bearer t":
 			http.Error(w, "gated", http.StatusUnauthorized)
 		case r.URL.Path == "/org/gated/resolve/v1/config.json":
@@ -89,6 +100,11 @@ func TestPoolsThatWillNotStartAreTold(t *testing.T) {
 		"no room for a context": {awsHead + pool("org/8b", "instance_types = ['g6.xlarge']\n"+
 			"engine_args = ['--gpu-memory-utilization=0.692']"),
 			"its weights take 15.0 GiB, and the 0.1 GiB that are left hold the KV cache of fewer than 1,024 tokens"},
+		"files of llama.cpp": {awsHead + pool("org/8b:F32", "instance_types = ['g6.xlarge']\nserver = 'llama.cpp'"),
+			"org/8b:F32 does not fit on one L4 (g6.xlarge): its weights alone take 30.7 GiB: choose types"},
+		"files that fill a task's memory": {gcpHead + pool("org/slim",
+			"machines = 'cloud-run'\nengine_args = ['--max-model-len', '8192']"),
+			"the files of org/slim take 81.0 GiB, and a task keeps them in its memory of 80 GiB: use machines, or put"},
 		"a task of any GPU": {gcpHead + pool("org/large", "machines = 'cloud-run'"),
 			"org/large does not fit on one RTX PRO 6000 (a task): its weights alone take"},
 	} {
@@ -150,8 +166,16 @@ func TestWhatCannotBeKnownIsSaid(t *testing.T) {
 		"a bucket":             {m, awsHead + pool("s3://acme/8b", ""), "it lies in a bucket, which is not read from here"},
 		"a folder of the image": {m, awsHead + pool("/models/8b", "ami = 'ami-0123456789abcdef0'"),
 			"its folder is in the machines' image"},
-		"files of llama.cpp": {m, awsHead + pool("org/8b:Q4_K_M", "server = 'llama.cpp'"),
-			"how large it is stands in its .gguf files alone"},
+		"files of llama.cpp": {m, awsHead + pool("org/8b:q4_k_m", "server = 'llama.cpp'\ninstance_types = ['g6.xlarge']"),
+			"the weights of org/8b:q4_k_m take 5.6 GiB on one L4 (g6.xlarge), and leave 16.4 GiB for its context"},
+		"a file of llama.cpp": {m, awsHead + pool("org/8b", "server = 'llama.cpp'\nengine_args = ['-hff', 'x.gguf']"),
+			"engine_args or engine_env name its file"},
+		"a file of llama.cpp in a bucket": {m, awsHead + pool("s3://acme/m.gguf", "server = 'llama.cpp'"),
+			"how large it is stands in its .gguf file alone"},
+		"a tag that no file has": {m, awsHead + pool("org/8b:Q2_K", "server = 'llama.cpp'"),
+			"the hub has no .gguf file of it that llama.cpp takes for this tag"},
+		"no such model for llama.cpp": {m, awsHead + pool("org/none", "server = 'llama.cpp'"),
+			"the hub has no such model, revision or file"},
 		"no name of the hub": {m, awsHead + pool("mock", ""), "it is not a name of the hub"},
 		"an unknown type": {m, awsHead + pool("org/8b", "instance_types = ['g9.xlarge']"),
 			"what g9.xlarge have is not known here"},

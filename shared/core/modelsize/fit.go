@@ -65,7 +65,7 @@ func (m Model) Fit(c Card, context int) Fit {
 	token := m.CacheBytesPerToken(c)
 	f := Fit{WeightsGiB: weights, LeftGiB: c.GiB*share - weights - overheadGiB, CacheGiB: token * float64(context) / gib,
 		Context: context}
-	if f.LeftGiB > 0 {
+	if f.LeftGiB > 0 && token > 0 {
 		f.Most = min(int(f.LeftGiB*gib/token)/step*step, m.Context)
 	}
 	return f

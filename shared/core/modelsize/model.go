@@ -12,7 +12,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// Model is what the arithmetic needs of a model.
+// Model is what the arithmetic needs of a model. Where WeightBytes alone are known, the
+// others are 0.
 type Model struct {
 	Layers, KVHeads, HeadDim int
 	// Context is the longest context in tokens, which servers take by default.

@@ -15,6 +15,18 @@ const (
 	LlamaCppProjector = "LLAMA_ARG_MMPROJ"
 )
 
+// NamesGGUF reports whether the arguments or variables of llama.cpp's server name the file
+// that it takes of a model of the hub. The model's tag then tells nothing.
+func NamesGGUF(arguments []string, variables map[string]string) bool {
+	s, _ := Of(LlamaCpp)
+	for _, flag := range []string{"--hf-file", "-hff"} {
+		if _, given := s.Value(arguments, flag); given {
+			return true
+		}
+	}
+	return variables["LLAMA_ARG_HF_FILE"] != ""
+}
+
 // GGUF is the files of a model that llama.cpp loads.
 type GGUF struct {
 	Model     []string // its parts in order, mostly one; llama.cpp is told the first
