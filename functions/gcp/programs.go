@@ -15,6 +15,7 @@ import (
 	"rollout/functions/internal/autoscaler"
 	"rollout/functions/interrupt"
 	"rollout/functions/notify"
+	"rollout/functions/openai"
 	"rollout/functions/plan"
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
@@ -60,7 +61,7 @@ func pushes(s *gcp.Stack, topics map[string]cloudrun.Handler) http.Handler {
 }
 
 // serveSubmit serves the bucket's notifications of new objects, and the product's
-// own events of objects and retries. It refuses the objects of a bucket that another
+// own events of objects, retries and batches. It refuses the objects of a bucket that another
 // installation owns.
 func serveSubmit(_ context.Context, s *gcp.Stack) http.Handler {
 	at := gcp.ProfileOf(s.Deployment).Capabilities
@@ -81,6 +82,8 @@ func serveSubmit(_ context.Context, s *gcp.Stack) http.Handler {
 				return uploaded(ctx, p)
 			case events.RetryRequested:
 				return sub.Retry(ctx, p)
+			case events.BatchRequested:
+				return sub.Batch(ctx, p)
 			}
 			return fault.New(fault.Invalid, "event %T is not for submit", p)
 		}),
@@ -202,15 +205,16 @@ func serveLeave(_ context.Context, s *gcp.Stack) http.Handler {
 	return cloudrun.Leave(s.Ports.Log, tokens, s.Machines().Remove)
 }
 
-// serveAPI serves the API. If the config allows the secret api-token, requests must
+// serveAPI serves the APIs of runs and of batches. If the config allows the secret api-token, requests must
 // carry that token, and anyone may call the service. Otherwise the service must
 // demand the role of an invoker, and requests without an identity token are refused
 // here, too.
 func serveAPI(_ context.Context, s *gcp.Stack) http.Handler {
 	service := api.New(s.Ports, s.Deployment, gcp.ProfileOf(s.Deployment)).Throttled()
+	batches := openai.New(s.Ports, s.Deployment, service).Chunked().Mount()
 	v := probes.Probes{Ping: s.Ports.Docs.Ping}
 	if slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
-		return service.TokenHandler(s.Secrets, s.Ports.Log, v)
+		return service.TokenHandler(s.Secrets, s.Ports.Log, v, batches)
 	}
-	return service.AuthenticatedHandler(cloudrun.IsAuthenticated, v)
+	return service.AuthenticatedHandler(cloudrun.IsAuthenticated, v, batches)
 }

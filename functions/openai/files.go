@@ -150,13 +150,25 @@ func (s *Server) content(w http.ResponseWriter, r *http.Request) {
 	defer body.Close()
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	if !s.chunked {
+		h.Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if _, err := io.Copy(&rollingWriter{w, http.NewResponseController(w)}, body); err != nil {
-		// The length was promised: a client must not take a part for the whole.
+		abort(w)
+	}
+}
+
+// abort ends an answer in the middle, so that no client takes a part for the whole. It closes the
+// connection itself where that is possible: a framework may catch the panic that otherwise does so,
+// and end the answer as if it were whole.
+func abort(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	_ = conn.Close() // the client may have left
 }
 
 // rollingWriter writes to a client, which may read nothing for a while at most.

@@ -25,6 +25,7 @@ type Server struct {
 	// patience bounds how long a cancellation waits for the run to be made.
 	patience time.Duration
 	redirect SignGet // nil: contents are streamed
+	chunked  bool    // see Chunked
 
 	mu        sync.Mutex
 	announced map[identity.RunID]time.Time // when batches without a run were announced again
@@ -53,6 +54,13 @@ const addressLasts = 15 * time.Minute
 // address of the bucket: a function can't stream large answers.
 func (s *Server) Redirecting(to SignGet) *Server {
 	s.redirect = to
+	return s
+}
+
+// Chunked returns the server, which does not say how long the content of a file is: Cloud Run takes
+// an answer of any length only without that.
+func (s *Server) Chunked() *Server {
+	s.chunked = true
 	return s
 }
 

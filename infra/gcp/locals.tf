@@ -16,6 +16,8 @@ locals {
   work    = "work/"
   runs    = "runs/"
   pending = "pending/"
+  files   = "files/"
+  parts   = "pending/parts/"
   content = "cas/"
   models  = "models/"
   owner   = "rollout-installation.json"
@@ -40,7 +42,7 @@ locals {
       memory      = "512Mi"
       concurrency = 20
       instances   = 5
-      reads       = [local.prompts, local.work, local.runs, local.owner]
+      reads       = [local.prompts, local.files, local.work, local.runs, local.owner]
       creates     = [local.runs, local.owner]
       removes     = []
       documents   = ["read", "write"]
@@ -51,7 +53,7 @@ locals {
       memory      = "2Gi"
       concurrency = 2
       instances   = 20
-      reads       = [local.prompts, local.work, local.runs, local.pending]
+      reads       = [local.prompts, local.files, local.work, local.runs, local.pending]
       creates     = [local.work, local.pending]
       removes     = local.scratch
       documents   = ["read", "write"]
@@ -74,7 +76,7 @@ locals {
       memory      = "2Gi"
       concurrency = 2
       instances   = 20
-      reads       = [local.prompts, local.work, local.runs, local.pending]
+      reads       = [local.prompts, local.files, local.work, local.runs, local.pending]
       creates     = [local.work, local.runs, local.pending]
       removes     = local.scratch
       documents   = ["read"]
@@ -86,10 +88,10 @@ locals {
       concurrency = 2
       instances   = 1
       # It tells people of runs that have ended, by their summaries. With a webhook it signs
-      # the events.
-      reads     = [local.prompts, local.work, local.runs, local.owner]
+      # the events. It removes what uploads to the API have left behind.
+      reads     = [local.prompts, local.files, local.parts, local.work, local.runs, local.owner]
       creates   = []
-      removes   = []
+      removes   = [local.files, local.parts]
       documents = ["read", "write", "remove"]
       publishes = ["coordinate", "submit", "plan", local.events]
       secrets   = local.notifies ? [var.settings.notify_secret] : []
@@ -106,13 +108,14 @@ locals {
       secrets     = []
     }
     api = {
+      # It takes files in parts, joins and removes them.
       memory      = "512Mi"
       concurrency = 80
       instances   = 10
-      reads       = [local.prompts, local.work, local.runs]
-      creates     = []
-      removes     = []
-      documents   = ["read", "write"]
+      reads       = [local.prompts, local.files, local.work, local.runs, local.pending]
+      creates     = [local.files, local.pending]
+      removes     = concat([local.files, local.parts], local.scratch)
+      documents   = ["read", "write", "remove"]
       publishes   = ["coordinate", "submit"]
       secrets     = local.open_api ? [local.token_secret] : []
     }
@@ -141,7 +144,7 @@ locals {
   # create objects and cannot replace them: to replace is to delete, for Cloud Storage. The
   # machines read copies of models, and create one of a model that they had to fetch.
   worker = {
-    reads     = [local.prompts, local.work, local.runs, local.pending, local.models]
+    reads     = [local.prompts, local.files, local.work, local.runs, local.pending, local.models]
     creates   = [local.work, local.pending, local.content, local.models]
     removes   = local.scratch
     documents = ["read", "write"]

@@ -84,9 +84,11 @@ func (m names) ranges(prefix string) (begins []string) {
 }
 
 // ListedDocuments returns the first parts of the keys that the product lists: runs,
-// open and ended runs, the index by name, heartbeats, the content of trainings, and what is to
-// be delivered. The list must not change during the life of a database, except for kinds of
+// open and ended runs, the index by name, heartbeats, the content of trainings, what is to be
+// delivered, and the files and uploads of the batch API, with the order in which its batches were
+// created. The list must not change during the life of a database, except for kinds of
 // documents that it never had.
 func ListedDocuments() []string {
-	return []string{"run", "open", "ended", "named", "beat", "snapshot", "content", "outbox"}
+	return []string{"run", "open", "ended", "named", "beat", "snapshot", "content", "outbox", "created", "file",
+		"upload"}
 }

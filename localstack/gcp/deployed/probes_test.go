@@ -86,7 +86,7 @@ func open(ctx context.Context, source string) (*gcp.Stack, error) {
 }
 
 // scanLater makes the scan of reclaim as it is made in the first minute of an hour, later
-// today: what was uploaded and sent before counts as lost.
+// today: what was uploaded and sent before counts as lost. The sweep of orphans is that of tomorrow.
 func scanLater(ctx context.Context, _ string) error {
 	s, err := open(ctx, host.ReclaimFunction)
 	if err != nil {
@@ -96,8 +96,11 @@ func scanLater(ctx context.Context, _ string) error {
 	later := now.Add(90 * time.Minute).Truncate(time.Hour).Sub(now)
 	p := s.Ports
 	p.Clock = clock.Skewed{Offset: later}
-	return reclaim.ScanOnce(ctx, p, reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health),
-		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(s).Check}})
+	check := ownership.OfCloud(s).Check
+	err = reclaim.ScanOnce(ctx, p, reclaim.ScheduleOptions{Timings: host.Timings(s.Deployment.Health),
+		Uploads: reclaim.UploadOptions{Bucket: s.Deployment.Bucket, Recent: true, CheckOwner: check}})
+	p.Clock = clock.Skewed{Offset: 30 * time.Hour}
+	return errors.Join(err, reclaim.SweepOrphans(ctx, p, reclaim.SweepOptions{CheckOwner: check}))
 }
 
 // scaleUp asks for machines, as functions do. The argument is POOL MACHINES.

@@ -1,9 +1,13 @@
 package deployed
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -394,6 +398,9 @@ func callAPI(ctx context.Context, f *fixture) error {
 	if err := f.exists(ctx, record.CoordinatorKey(child.Run)); err != nil {
 		return err
 	}
+	if err := uploadFiles(ctx, api.URL, token, ask); err != nil {
+		return err
+	}
 	f.leave()
 	stopped, err := f.upload(ctx)
 	if err != nil {
@@ -403,6 +410,83 @@ func callAPI(ctx context.Context, f *fixture) error {
 		return err
 	}
 	return ask(http.MethodPost, "/v1/runs/"+string(stopped)+"/stop", "", http.StatusAccepted, nil)
+}
+
+// uploadFiles uploads a file to the API, in one request and in parts, reads and deletes it.
+func uploadFiles(ctx context.Context, api, token string,
+	ask func(method, path, body string, want int, out any) error) error {
+	var whole, up, done struct {
+		ID   string
+		File struct{ ID string }
+	}
+	const line = `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"a"}}` + "\n"
+	if err := postForm(ctx, api+"/v1/files", token, &whole, "purpose", "batch", "file", line); err != nil {
+		return err
+	}
+	create := fmt.Sprintf(`{"filename":"b.jsonl","purpose":"batch","bytes":%d}`, 2*len(line))
+	if err := ask(http.MethodPost, "/v1/uploads", create, http.StatusOK, &up); err != nil {
+		return err
+	}
+	var parts [2]struct{ ID string }
+	for n := range parts {
+		if err := postForm(ctx, api+"/v1/uploads/"+up.ID+"/parts", token, &parts[n], "data", line); err != nil {
+			return err
+		}
+	}
+	complete := fmt.Sprintf(`{"part_ids":[%q,%q]}`, parts[0].ID, parts[1].ID)
+	if err := ask(http.MethodPost, "/v1/uploads/"+up.ID+"/complete", complete, http.StatusOK, &done); err != nil {
+		return err
+	}
+	if err := ask(http.MethodGet, "/v1/files/"+done.File.ID+"/content", "", http.StatusOK, nil); err != nil {
+		return err
+	}
+	for _, id := range []string{whole.ID, done.File.ID} {
+		if err := ask(http.MethodDelete, "/v1/files/"+id, "", http.StatusOK, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postForm posts a form with these fields, those of files last, and decodes the answer.
+func postForm(ctx context.Context, address, token string, out any, fields ...string) error {
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	for k := 0; k < len(fields); k += 2 {
+		create := w.CreateFormField
+		if fields[k] != "purpose" {
+			create = func(field string) (io.Writer, error) { return w.CreateFormFile(field, "a.jsonl") }
+		}
+		part, err := create(fields[k])
+		if err == nil {
+			_, err = io.WriteString(part, fields[k+1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, &form)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", w.FormDataContentType())
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // read only
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("POST %s is answered with %d: %s", r.URL.Path, answer.StatusCode, body)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, out)
 }
 
 // view shows runs, and fetches results.
@@ -503,7 +587,8 @@ func (f *fixture) scratchObjects() (n int, err error) {
 }
 
 // scan loses the event of an upload and that of a run, and the worker of a third one. The
-// scan of a later hour finds them, and removes the heartbeat of a worker that ended long ago.
+// scan of a later hour finds them, and removes the heartbeat of a worker that ended long ago. Of a
+// later day it removes what uploads to the API have left behind.
 func scan(ctx context.Context, f *fixture) error {
 	f.leave()
 	waiting, err := f.upload(ctx)
@@ -531,6 +616,12 @@ func scan(ctx context.Context, f *fixture) error {
 	if err != nil {
 		return err
 	}
+	orphans := []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey("u", "p")}
+	for _, key := range orphans {
+		if _, err := f.Ports.Blobs.Put(ctx, key, strings.NewReader("x"), blob.PutOptions{}); err != nil {
+			return err
+		}
+	}
 	// The mark of the last scan for uploads would keep this one from looking again.
 	if d, err := f.Ports.Docs.Get(ctx, record.UploadScanKey); err == nil {
 		if err := f.Ports.Docs.Delete(ctx, d.Key, d.Revision); err != nil {
@@ -546,6 +637,11 @@ func scan(ctx context.Context, f *fixture) error {
 	for _, key := range []string{record.ManifestKey(lost), record.CoordinatorKey(unplanned)} {
 		if err := f.exists(ctx, key); err != nil {
 			return err
+		}
+	}
+	for _, key := range orphans {
+		if ok, err := found(f.Ports.Blobs.Stat(ctx, key, "")); ok || err != nil {
+			return fmt.Errorf("%s is there: %v, %w", key, ok, err)
 		}
 	}
 	urgent := f.resource("subscriptions", host.UrgentQueue("small"))
