@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,30 +20,14 @@ import (
 
 // hostile are programs that the tests run in sandboxes. Each returns its exit code.
 var hostile = map[string]func(args []string) int{
-	"allocate": allocate,
-	"burn":     burn,
-	"call":     call,
-	"clutter":  clutter,
-	"daemon":   daemon,
-	"dial":     dial,
-	"finish":   finish,
-	"knock":    knock,
-	"read":     read,
-}
-
-// allocate takes the gigabytes of its argument, and uses them.
-func allocate(args []string) int {
-	n, _ := strconv.Atoi(args[0])
-	var held [][]byte
-	for range n * 16 {
-		chunk := make([]byte, 64<<20)
-		for i := 0; i < len(chunk); i += 4096 {
-			chunk[i] = 1
-		}
-		held = append(held, chunk)
-	}
-	fmt.Println(len(held))
-	return 0
+	"burn":    burn,
+	"call":    call,
+	"clutter": clutter,
+	"daemon":  daemon,
+	"dial":    dial,
+	"finish":  finish,
+	"knock":   knock,
+	"read":    read,
 }
 
 // burn computes for ever, in a child that it does not wait for.

@@ -49,16 +49,21 @@ func launch(gate launcherGate, s launcherSettings) error {
 	if err := gate.await(kindGo); err != nil {
 		return err
 	}
-	if s.Processes > 0 { // last, because the runtime may need a thread until here
-		if err := limit(unix.RLIMIT_NPROC, uint64(s.Processes)); err != nil {
-			return err
-		}
-	}
+	env := environ(s.Env)
 	gate.send(kindExec, "")
 	if s.Probe {
 		os.Exit(0)
 	}
-	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, s.Args, environ(s.Env)))
+	// Last, because this program itself may need a thread and memory until here.
+	for resource, value := range map[int]int64{unix.RLIMIT_NPROC: int64(s.Processes), unix.RLIMIT_DATA: s.Data} {
+		if value == 0 {
+			continue
+		}
+		if err := limit(resource, uint64(value)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, s.Args, env))
 }
 
 // findProgram returns the path of the program, as execvp finds it.
@@ -104,12 +109,6 @@ func restrictSelf(s launcherSettings) error {
 		{unix.RLIMIT_CORE, core}, {unix.RLIMIT_NOFILE, files}, {unix.RLIMIT_MEMLOCK, locked},
 		{unix.RLIMIT_MSGQUEUE, messages}, {unix.RLIMIT_RTPRIO, priority}, {unix.RLIMIT_NICE, priority},
 		{unix.RLIMIT_FSIZE, uint64(s.Disk)}, {unix.RLIMIT_CPU, cpu},
-	}
-	if s.Data > 0 {
-		limits = append(limits, struct {
-			resource int
-			value    uint64
-		}{unix.RLIMIT_DATA, uint64(s.Data)})
 	}
 	for _, l := range limits {
 		if err := limit(l.resource, l.value); err != nil {
