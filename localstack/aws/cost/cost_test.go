@@ -116,6 +116,19 @@ func TestTrainingIsPriced(t *testing.T) {
 	}
 }
 
+func TestPricesThatAreNotAllowedAreErrors(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]Report{
+		"": {Million: 0.06, MonthDollars: 1},
+		"a million samples: $0.061, allowed are $0.06": {Million: 0.061},
+		"an idle month: $1.020, allowed are $1.00":     {MonthDollars: 1.02},
+	} {
+		if err := r.check(); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%+v: %v, want %q", r, err, want)
+		}
+	}
+}
+
 // The free tier is subtracted from each position.
 func TestIdleMonthIsPriced(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -57,6 +58,25 @@ type Counted struct {
 	Requests  int     `json:"requests"`
 	Units     float64 `json:"units,omitempty"`
 	Each      float64 `json:"each"` // per shard, or per minute
+}
+
+// What is allowed at list prices, in dollars.
+const (
+	mostForMillion = 0.06 // samples, with all that the workers that answer them ask for by time
+	mostForMonth   = 1.0  // without work
+)
+
+// check returns an error for each price that is not allowed.
+func (r Report) check() (err error) {
+	for _, price := range []struct {
+		what          string
+		have, allowed float64
+	}{{"a million samples", r.Million, mostForMillion}, {"an idle month", r.MonthDollars, mostForMonth}} {
+		if price.have > price.allowed {
+			err = errors.Join(err, fmt.Errorf("%s: $%.3f, allowed are $%.2f", price.what, price.have, price.allowed))
+		}
+	}
+	return err
 }
 
 // Budget compares a count with the design's budget.
