@@ -254,6 +254,9 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	if err != nil {
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}
+	if err := c.askForFacts(ctx, l.manifest, before, next); err != nil {
+		return nil, true, fault.Wrap(err, "ask for the facts of run %s", next.Run)
+	}
 	if stopping {
 		c.opts.Hooks.OnStopping(next.Run)
 	}

@@ -53,17 +53,21 @@ func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
 }
 
 // Finalize writes the files of a run that is Finalizing, and tells coordinate. It
-// writes none for a run in another phase, or that another process ends meanwhile, and only
-// tells coordinate if the summary exists. For a run that is written in segments it asks for the missing
+// writes none for a run that another process ends meanwhile, and only
+// tells coordinate if the summary exists. For a run that goes on it writes the parts of its
+// facts that are whole. For a run that is written in segments it asks for the missing
 // ones; the call that writes the last of them asks for Finalize again.
 func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
-	if err != nil || !finalizing {
+	if err != nil {
 		return err
+	}
+	if !finalizing {
+		return f.factsSoFar(ctx, s)
 	}
 	err = f.end(ctx, s, func(ctx context.Context, m record.Manifest, k kind.Kind) (run.State, totals, bool, error) {
 		if f.segments == nil || k.OneStream {
-			return f.stream(ctx, m, s, nil, nil)
+			return f.stream(ctx, m, s, nil, nil, nil)
 		}
 		return f.bySegments(ctx, m, s)
 	})
@@ -86,8 +90,8 @@ var ErrAlreadyFinalized = errors.New("the run's files are written already")
 // to do at the end. It starts with the state s. Whenever it has caught up with a
 // run that is not Finalizing yet, it calls next, which waits for a newer state.
 func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
-	return f.end(ctx, s, func(ctx context.Context, m record.Manifest, _ kind.Kind) (run.State, totals, bool, error) {
-		return f.stream(ctx, m, s, nil, next)
+	return f.end(ctx, s, func(ctx context.Context, m record.Manifest, k kind.Kind) (run.State, totals, bool, error) {
+		return f.stream(ctx, m, s, nil, next, f.newParts(m, k))
 	})
 }
 

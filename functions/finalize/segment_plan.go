@@ -76,7 +76,7 @@ func (f *Finalizer) bySegments(ctx context.Context, m record.Manifest, s run.Sta
 		return s, totals{}, false, err
 	}
 	if small {
-		return f.stream(ctx, m, s, docs, nil)
+		return f.stream(ctx, m, s, docs, nil, nil)
 	}
 	have, gaps, err := f.segmentsAndGaps(ctx, s)
 	if err == nil && len(gaps) > 0 {

@@ -3,6 +3,7 @@ package finalize
 import (
 	"bytes"
 	"context"
+	"errors"
 	"iter"
 
 	"rollout/shared/blob"
@@ -34,6 +35,12 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 	s, t, whole, err := write(ctx, m, k)
 	if err != nil || !whole {
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
+	}
+	if whole, err = f.allFacts(ctx, m, k, s); err != nil || !whole {
+		if errors.Is(err, errEnded) {
+			err = ErrAlreadyFinalized
+		}
+		return sum, false, fault.Wrap(err, "write the facts of run %s", m.Run)
 	}
 	sum = f.summarize(m, s, t)
 	if sum.Retry, err = f.retried(ctx, m, t.counts); err != nil {

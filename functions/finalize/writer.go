@@ -30,6 +30,7 @@ type writer struct {
 	state     run.State
 	known     []shard.Doc                              // of all shards; nil: the writer reads them
 	next      func(context.Context) (run.State, error) // waits for a newer state
+	facts     *parts                                   // written behind the frontier; nil: at the end
 	late      func() bool                              // optional: reports that no time is left for another shard
 	out, errs *sink
 	entries   *sink     // of the shards: see record.FileEntriesKey
@@ -75,10 +76,10 @@ func (w *writer) finish(err error) error {
 }
 
 // stream writes the rows of every shard into both files, in order. known are the
-// documents of all shards, or nil. next may be nil for a run that is Finalizing. Its error is
-// ErrAlreadyFinalized if results are gone because another process has ended the run.
+// documents of all shards, or nil. next may be nil for a run that is Finalizing. Facts, unless
+// nil, are written meanwhile, as far as parts are whole. Its error is ErrAlreadyFinalized if results are gone because another process has ended the run.
 func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
-	next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
+	next func(context.Context) (run.State, error), facts *parts) (run.State, totals, bool, error) {
 	w, err := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),
 		record.OutputKey(m.Run, record.ErrorsFile), record.FileEntriesKey(m.Run)})
 	if err != nil {
@@ -86,7 +87,7 @@ func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, 
 	}
 	reader := *f
 	reader.Blobs = openRun{f.Blobs, f.Docs, m.Run}
-	w.Finalizer, w.known, w.next = &reader, known, next
+	w.Finalizer, w.known, w.next, w.facts = &reader, known, next, facts
 	err = w.shards(ctx)
 	if errors.Is(err, errEnded) {
 		err = ErrAlreadyFinalized
@@ -113,6 +114,9 @@ func (w *writer) shards(ctx context.Context) error {
 		}
 		if w.state.Phase == run.Finalizing {
 			return nil
+		}
+		if _, err := w.facts.advance(ctx, w.state, func() bool { return false }); err != nil {
+			return err
 		}
 		var err error
 		if w.state, err = w.next(ctx); err != nil {

@@ -129,19 +129,40 @@ func (s *System) finalizeOrWait(ctx context.Context, p events.Finalize) error {
 	f := &s.followers
 	f.mu.Lock()
 	known := f.byRun[id]
+	own := &follower{newer: make(chan run.State, 1)}
 	if known != nil {
 		known.update(st)
 	} else {
-		f.byRun[id] = &follower{newer: make(chan run.State, 1)}
+		f.byRun[id] = own
 	}
 	f.mu.Unlock()
 	if known != nil {
 		return nil
 	}
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.byRun, id)
-	}()
-	return s.finalize.Finalize(ctx, p)
+	for phase := st.Phase; ; phase = run.Finalizing {
+		err := s.finalize.Finalize(ctx, p)
+		if err != nil {
+			phase = run.Finalizing // the event comes again
+		}
+		if !f.release(id, own, phase) {
+			return err
+		}
+	}
+}
+
+// release ends what a call of finalizeOrWait does for a run that was in the phase. It returns
+// true, and releases nothing, if the run began to end meanwhile: the call that was told so has
+// left it to this one.
+func (f *followers) release(id identity.RunID, own *follower, phase run.Phase) (again bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case st := <-own.newer:
+		if phase != run.Finalizing && st.Phase == run.Finalizing {
+			return true
+		}
+	default:
+	}
+	delete(f.byRun, id)
+	return false
 }

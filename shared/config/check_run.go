@@ -48,6 +48,7 @@ func (r Run) check(c *checker, at string) {
 	r.Scheduling.check(c, under(at, "run"))
 	r.Dedupe.check(c, under(at, "dedupe"))
 	checkGrades(c, under(at, "grade"), r.Grades, r.Dedupe)
+	r.Facts.check(c, under(at, "facts"))
 	r.checkRollout(c, at)
 	r.checkTrials(c, at)
 	r.checkTraining(c, at)
@@ -91,6 +92,7 @@ func (r Run) checkTraining(c *checker, at string) {
 		{"run.priority", r.Scheduling.Priority != nil},
 		{"dedupe", r.Dedupe != Dedupe{}},
 		{"grade", len(r.Grades) > 0},
+		{"facts", r.Facts != Facts{}},
 		{"limits.tokens", r.Limits.Tokens != 0},
 		{"limits.dollars", r.Limits.Dollars != 0},
 		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},

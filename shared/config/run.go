@@ -26,6 +26,7 @@ type Run struct {
 	Scheduling Scheduling `toml:"run" json:"run,omitzero"`
 	Dedupe     Dedupe     `toml:"dedupe" json:"dedupe,omitzero"`
 	Grades     []Grade    `toml:"grade" json:"grade,omitempty"`
+	Facts      Facts      `toml:"facts" json:"facts,omitzero"`
 	// Rollout to Gate are nil unless Kind is KindRollout; nil means the defaults.
 	Rollout   *Rollout   `toml:"rollout" json:"rollout,omitempty"`
 	Missions  []Mission  `toml:"mission" json:"mission,omitempty"`

@@ -170,6 +170,7 @@ func schemaRules() map[string]schemaRule {
 		"Input.dialect":      choice("", "plain", "openai", "bedrock", "vertex"),
 		"InferInput.dialect": choice("", "plain", "openai", "bedrock", "vertex"),
 		"Input.max_unpacked": from(1), "Shard.items": between(0, MaxShardItems),
+		"Facts.part_items":    between(0, maxPartItems),
 		"Scheduling.priority": priority,
 		"Shard.order":         choice("", OrderInput, OrderPrefix), "Limits.deadline": zero,
 		"Limits.tokens": notNegative, "Limits.dollars": between(0, maxDollars), "Limits.failures": between(1, maxFailures),

@@ -75,6 +75,10 @@ type Kind struct {
 	// nothing is known yet. Optional.
 	Progress func(context.Context, Appended) (*record.Rollout, error)
 
+	// Facts gives the facts of a run, in its Parquet files, columns beyond those of every
+	// run. Optional.
+	Facts *Facts
+
 	// Artifacts completes the summary of an ended run, and publishes the files that
 	// the run has besides completions, errors and summary. Repeating it changes
 	// nothing. Optional.

@@ -23,7 +23,26 @@ func rolloutKind() Kind {
 	return Kind{Name: config.KindRollout, Executor: config.ExecutorInfer, ConfigOf: rolloutConfig,
 		Complete: completeRollout, OwnLines: true,
 		Roles: rolloutRoles, Grow: appendStage, RoleOf: stageRole, CutOf: cutBatch,
-		Artifacts: rolloutArtifacts, Progress: rolloutProgress}
+		Artifacts: rolloutArtifacts, Progress: rolloutProgress, Facts: rolloutFacts()}
+}
+
+// rolloutFacts is Kind.Facts of a rollout: which member of which ticket an item is.
+func rolloutFacts() *Facts {
+	number := func(n int) *int64 { return new(int64(n)) }
+	return &Facts{
+		Columns: []Column{{Name: "mission"}, {Name: "group_id"}, {Name: "ticket", Integer: true},
+			{Name: "epoch", Integer: true}, {Name: "batch", Integer: true}, {Name: "step", Integer: true},
+			{Name: "decode", Integer: true}, {Name: "sample", Integer: true}},
+		ValuesOf: func(line []byte) ([]Value, error) {
+			m, err := rollout.ReadMember(line)
+			if err != nil {
+				return nil, err
+			}
+			return []Value{{Text: &m.Mission}, {Text: &m.Group}, {Integer: number(m.Ticket)}, {Integer: number(m.Epoch)},
+				{Integer: number(m.Batch)}, {Integer: number(m.Step)}, {Integer: number(m.Decode)},
+				{Integer: number(m.Sample)}}, nil
+		},
+	}
 }
 
 // rolloutConfig is Kind.ConfigOf of a rollout: its items are lines of the plain dialect,

@@ -155,12 +155,28 @@ func OutputSegmentEntriesKey(r identity.RunID, from int, nonce string) string {
 	return OutputSegmentRowsKey(r, from, nonce, entriesFile)
 }
 
+// FactsMarkDir returns the prefix of the marks of a run's files of facts.
+func FactsMarkDir(r identity.RunID) string { return OutputSegmentDir(r) + "facts/" }
+
+// FactsMarkKey returns the key of the mark which says that the file of facts of the shards
+// from from to to, to excluded, is written. Finalize creates it behind the file, without
+// content. Marks sort by their shards.
+func FactsMarkKey(r identity.RunID, from, to int) string {
+	return fmt.Sprintf("%s%010d-%010d", FactsMarkDir(r), from, to)
+}
+
 // InheritedKey returns the key of what a child has of each shard from its parent.
 func InheritedKey(r identity.RunID) string { return fmt.Sprintf("%s%s/inherited", WorkPrefix, r) }
 
 // OutputKey returns the key of an output file, such as
 // runs/<run>/completions.jsonl.
 func OutputKey(r identity.RunID, name string) string { return RunsPrefix + string(r) + "/" + name }
+
+// FactsKey returns the key of a Parquet file of a run's facts, by its number from 0 on:
+// runs/<run>/facts/part-00000000.parquet.
+func FactsKey(r identity.RunID, part int) string {
+	return OutputKey(r, fmt.Sprintf("facts/part-%08d.parquet", part))
+}
 
 // Names of the output files of every run.
 const (
