@@ -203,8 +203,12 @@ huggingface: ## install Hugging Face's libraries in out/huggingface (needs Pytho
 	@bash localstack/interop/huggingface/install.sh
 .PHONY: huggingface
 
-test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
-	$(GO) test ./localstack/interop/huggingface
+duckdb: ## install DuckDB in out/duckdb (needs Python 3.11)
+	@bash localstack/interop/duckdb/install.sh
+.PHONY: duckdb
+
+test-huggingface: huggingface duckdb ## test that Hugging Face's libraries read an exported model, and DuckDB a run's facts
+	$(GO) test ./localstack/interop/huggingface ./localstack/interop/duckdb
 .PHONY: test-huggingface
 
 openai-client: ## install OpenAI's clients for Python and Node in out/openaiclient (needs Python 3.11)

@@ -3,6 +3,7 @@
 //
 //	Finalize ─▶ one stream:  shard 0, 1, 2, … ─▶ both files ──────────▶ summary ─▶ Finalized
 //	         └▶ segments:    FinalizeSegment × n ─▶ rows ─▶ join ────────┘
+//	Finalize, while the run goes on ─▶ whole parts of its facts
 //
 // A run is finalized in these steps:
 //
@@ -13,7 +14,9 @@
 //  3. With Options.Segments, the files of a large run are written in segments by
 //     many calls (WriteSegment), and the call that finds none missing joins them.
 //     No call takes long, however large the run is.
-//  4. The summary is written last, and coordinate is told.
+//  4. If the config asks for facts, the rest of them is written as Parquet files. The
+//     whole ones among them were written while the run went on.
+//  5. The summary is written last, and coordinate is told.
 //
 // The files are a pure function of immutable inputs: Done shards, the frozen
 // frontier and the pinned input. Each item of the run appears exactly once (I1),

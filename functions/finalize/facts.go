@@ -203,8 +203,7 @@ func (p *parts) write(ctx context.Context, s run.State) (written bool, err error
 		own = p.kind.Facts.Columns
 	}
 	to := p.open(ctx, record.FactsKey(p.manifest.Run, p.number))
-	file := facts.NewWriter(to, facts.Position{Run: p.manifest.Run, Part: p.number, FirstShard: p.from,
-		Shards: p.to - p.from}, names, own)
+	file := facts.NewWriter(to, facts.Position{Part: p.number, FirstShard: p.from, Shards: p.to - p.from}, names, own)
 	rows := newFactRows(&reader, p.manifest, p.kind, s, file)
 	rows.writer.verdicts, rows.writer.first = judges, p.from
 	written, err = rows.shards(ctx, p.from, p.to)

@@ -77,7 +77,8 @@ func (w *writer) finish(err error) error {
 
 // stream writes the rows of every shard into both files, in order. known are the
 // documents of all shards, or nil. next may be nil for a run that is Finalizing. Facts, unless
-// nil, are written meanwhile, as far as parts are whole. Its error is ErrAlreadyFinalized if results are gone because another process has ended the run.
+// nil, are written meanwhile, as far as parts are whole. Its error is ErrAlreadyFinalized if
+// results are gone because another process has ended the run.
 func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
 	next func(context.Context) (run.State, error), facts *parts) (run.State, totals, bool, error) {
 	w, err := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),

@@ -98,6 +98,7 @@ func (w *world) write() *scenario {
 	case failsFast:
 		s.cfg.Limits.FailFast = true
 	}
+	s.drawFacts()
 	lines, most := 120, 3
 	if s.rounds > 0 {
 		s.cfg.Kind, lines, most = rounds.Name, 40, 2

@@ -63,7 +63,8 @@ func TestTopLevelFoldersAreThoseOfTheDesign(t *testing.T) {
 func TestProgramsDoNotLinkForbiddenPackages(t *testing.T) {
 	t.Parallel()
 	for _, l := range Linked {
-		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", l.Tags, l.Programs)
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", l.Tags)
+		list.Args = append(list.Args, strings.Fields(l.Programs)...)
 		list.Dir = root
 		list.Stderr = os.Stderr
 		out, err := list.Output()

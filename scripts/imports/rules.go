@@ -221,19 +221,23 @@ var BannedPackageNames = []string{
 // Linked are the programs that must not contain some packages, because of
 // their size and start time.
 var Linked = []struct {
-	Programs string   // a pattern of go list
+	Programs string   // patterns of go list, with spaces between them
 	Tags     string   // build tags
 	Never    []string // patterns of import paths, for example "modernc.org/sqlite/..."
 }{
 	{
 		Programs: "./functions/aws/...", Tags: "lambda.norpc",
 		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
-			"github.com/parquet-go/...", "rollout/shared/gcp/...", "cloud.google.com/...", "google.golang.org/api/..."},
+			"rollout/shared/gcp/...", "cloud.google.com/...", "google.golang.org/api/..."},
+	},
+	{ // finalize alone writes Parquet
+		Programs: "./functions/aws/api ./functions/aws/coordinate ./functions/aws/interrupt ./functions/aws/plan " +
+			"./functions/aws/reclaim ./functions/aws/submit ./gpuworker",
+		Tags: "lambda.norpc", Never: []string{"github.com/parquet-go/..."},
 	},
 	{
-		Programs: "./functions/gcp",
+		Programs: "./functions/gcp", // one program of all functions
 		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/...",
-			"github.com/parquet-go/...", "rollout/shared/aws/...", "github.com/aws/..."},
+			"rollout/shared/aws/...", "github.com/aws/..."},
 	},
-	{Programs: "./gpuworker", Never: []string{"github.com/parquet-go/..."}}, // only rollout convert reads Parquet
 }

@@ -21,8 +21,5 @@ const (
 func (f Facts) ItemsOfPart() uint64 { return uint64(cmp.Or(f.PartItems, defaultPartItems)) }
 
 func (f Facts) check(c *checker, at string) {
-	if f.PartItems != 0 && !f.Parquet {
-		c.add(at+".part_items", "has no effect without facts.parquet: set parquet = true, or remove it")
-	}
 	c.integer(at+".part_items", &f.PartItems, 0, maxPartItems, "; 0 is the default")
 }

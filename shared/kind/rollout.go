@@ -29,6 +29,12 @@ func rolloutKind() Kind {
 // rolloutFacts is Kind.Facts of a rollout: which member of which ticket an item is.
 func rolloutFacts() *Facts {
 	number := func(n int) *int64 { return new(int64(n)) }
+	named := func(s string) (v Value) { // null without a name
+		if s != "" {
+			v.Text = &s
+		}
+		return v
+	}
 	return &Facts{
 		Columns: []Column{{Name: "mission"}, {Name: "group_id"}, {Name: "ticket", Integer: true},
 			{Name: "epoch", Integer: true}, {Name: "batch", Integer: true}, {Name: "step", Integer: true},
@@ -38,7 +44,7 @@ func rolloutFacts() *Facts {
 			if err != nil {
 				return nil, err
 			}
-			return []Value{{Text: &m.Mission}, {Text: &m.Group}, {Integer: number(m.Ticket)}, {Integer: number(m.Epoch)},
+			return []Value{named(m.Mission), named(m.Group), {Integer: number(m.Ticket)}, {Integer: number(m.Epoch)},
 				{Integer: number(m.Batch)}, {Integer: number(m.Step)}, {Integer: number(m.Decode)},
 				{Integer: number(m.Sample)}}, nil
 		},

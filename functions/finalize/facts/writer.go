@@ -8,7 +8,6 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/kind"
 )
@@ -38,12 +37,11 @@ const (
 // Position says which part of a run a file has. The file's metadata have it as JSON under
 // PositionKey.
 type Position struct {
-	Run        identity.RunID `json:"run"`
-	Part       int            `json:"part"`        // its number, from 0
-	FirstShard int            `json:"first_shard"` // Shards of the run, from this one on
-	Shards     int            `json:"shards"`
-	FirstItem  uint64         `json:"first_item"`
-	Items      uint64         `json:"items"` // rows of the file
+	Part       int    `json:"part"`        // its number, from 0
+	FirstShard int    `json:"first_shard"` // Shards of the run, from this one on
+	Shards     int    `json:"shards"`
+	FirstItem  uint64 `json:"first_item"`
+	Items      uint64 `json:"items"` // rows of the file
 }
 
 // PositionKey is the key of the Position in the metadata of a file.

@@ -1,0 +1,47 @@
+package kind_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/kind"
+)
+
+// The facts of a rollout say which member an item is, by its line.
+func TestFactsOfARolloutNameItsMembers(t *testing.T) {
+	t.Parallel()
+	k, err := kind.Table{}.Of(config.KindRollout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(n int64) kind.Value { return kind.Value{Integer: &n} }
+	name := func(s string) kind.Value { return kind.Value{Text: &s} }
+	for line, want := range map[string][]kind.Value{
+		`{"id":"t7.e1.d2.s3","messages":[],"ticket_number":7,"ticket":{"group_id":"g","mission":"spam","label":"yes"},` +
+			`"epoch":1,"batch":4,"step":5,"decode":2,"sample":3,"seed":1}`: {name("spam"), name("g"), number(7), number(1),
+			number(4), number(5), number(2), number(3)},
+		`{"id":"t0.e0.d0.s0","ticket_number":0,"ticket":{"group_id":"g"},"epoch":0,"batch":0,"step":0,"decode":0,"sample":0}`: {
+			{}, name("g"), number(0), number(0), number(0), number(0), number(0), number(0)},
+	} {
+		got, err := k.Facts.ValuesOf([]byte(line))
+		if err != nil || len(got) != len(k.Facts.Columns) {
+			t.Fatalf("%d values of %d columns, %v", len(got), len(k.Facts.Columns), err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got)\n%s", line, d)
+		}
+		for n, v := range got {
+			if c := k.Facts.Columns[n]; v.Text != nil && c.Integer || v.Integer != nil && !c.Integer {
+				t.Errorf("%s has a value of another type", c.Name)
+			}
+		}
+	}
+	for _, line := range []string{``, `{}`, `{"ticket_number":"x"}`} {
+		if _, err := k.Facts.ValuesOf([]byte(line)); !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%q: %v, want Corrupt", line, err)
+		}
+	}
+}
