@@ -45,3 +45,24 @@ func TestFactsOfARolloutNameItsMembers(t *testing.T) {
 		}
 	}
 }
+
+func TestFactsOfTrialsNameThem(t *testing.T) {
+	t.Parallel()
+	k, err := kind.Table{}.Of(config.KindTrials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := k.Facts.ValuesOf([]byte(`{"id":"x","prompt":"p","trial":{"schedule_idx":9,"slot":4,"trial_id":"t1.a.r2",` +
+		`"task":"add","variant":"a","replication":2}}`))
+	if err != nil || len(got) != len(k.Facts.Columns) {
+		t.Fatalf("%d values of %d columns, %v", len(got), len(k.Facts.Columns), err)
+	}
+	want := []kind.Value{{Text: new("add")}, {Text: new("a")}, {Integer: new(int64(2))}, {Integer: new(int64(9))},
+		{Integer: new(int64(4))}, {Text: new("t1.a.r2")}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	if _, err := k.Facts.ValuesOf([]byte(`{"id":"x"}`)); !fault.Is(err, fault.Corrupt) {
+		t.Errorf("%v, want Corrupt", err)
+	}
+}

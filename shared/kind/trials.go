@@ -22,7 +22,7 @@ import (
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
 		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, ShardOf: trialShard,
-		Constraints: trialConstraints, Artifacts: trialsArtifacts}
+		Constraints: trialConstraints, Artifacts: trialsArtifacts, Facts: trialsFacts()}
 }
 
 // trialsConfig is Kind.ConfigOf of trials: their items are lines of the plain dialect, which carry
@@ -77,4 +77,20 @@ func trialsArtifacts(ctx context.Context, e Ended, sum *record.Summary) error {
 	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Items: sum.Items}.Publish(ctx)
 	sum.Trials = &out
 	return err
+}
+
+// trialsFacts is Kind.Facts of trials: which trial an item is.
+func trialsFacts() *Facts {
+	return &Facts{
+		Columns: []Column{{Name: "task"}, {Name: "variant"}, {Name: "replication", Integer: true},
+			{Name: "schedule_idx", Integer: true}, {Name: "slot", Integer: true}, {Name: "trial_id"}},
+		ValuesOf: func(line []byte) ([]Value, error) {
+			t, err := trials.ReadTrial(line)
+			if err != nil {
+				return nil, err
+			}
+			return []Value{{Text: &t.Task}, {Text: &t.Variant}, {Integer: new(int64(t.Replication))},
+				{Integer: new(int64(t.Index))}, {Integer: new(int64(t.Slot))}, {Text: &t.ID}}, nil
+		},
+	}
 }

@@ -72,7 +72,7 @@ func NewWriter(to io.Writer, at Position, graders []string, own []kind.Column) *
 	options := []parquet.WriterOption{s.Schema, parquet.Compression(&zstd.Codec{}),
 		parquet.CreatedBy("rollout", "", "")}
 	for _, name := range s.texts { // their bounds would repeat texts of any length
-		options = append(options, parquet.SkipPageBounds(name))
+		options = append(options, parquet.SkipPageBounds(name), parquet.SkipPageStatistics(name))
 	}
 	at.FirstItem, at.Items = 0, 0
 	return &Writer{w: parquet.NewGenericWriter[any](to, options...), schema: s, at: at}
