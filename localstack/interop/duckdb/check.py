@@ -16,7 +16,7 @@ import duckdb
 folder, api = sys.argv[1:]
 prompts = os.path.join(folder, "bucket", "prompts")
 items, part = 1000, 100
-hostile = ["a \u0000 in it", "\ud83d\ude00 is a pair", "quotes ' \" and\nlines", "long " * 200_000]
+hostile = ["a \u0000 in it", "\U0001f600 is a pair", "quotes ' \" and\nlines", "long " * 200_000]
 
 
 def call(method, path):
@@ -72,7 +72,7 @@ assert [row[0] for row in ended] == list(range(items)), "the items are not in th
 assert ended[-1][1:5] == ("last", "failed", "canceled", "hang on this one"), ended[-1]
 for n, text in enumerate(hostile):
     assert ended[n][4] == text, (n, ended[n][4][:40])
-assert ended[5][4] == "\ufffd\ufffd\ufffd alone" or ended[5][4] == "\ufffd alone", ended[5][4]
+assert ended[5][4] == "\ufffd alone", ended[5][4]
 with open(os.path.join(folder, "bucket", "runs", run, "completions.jsonl")) as f:
     answers = {row["id"]: row["completion"] for row in map(json.loads, f)}
 assert {row[1]: row[5] for row in ended if row[2] == "answered"} == answers
