@@ -23,7 +23,8 @@ func TestFactsOfARolloutNameItsMembers(t *testing.T) {
 		`{"id":"t7.e1.d2.s3","messages":[],"ticket_number":7,"ticket":{"group_id":"g","mission":"spam","label":"yes"},` +
 			`"epoch":1,"batch":4,"step":5,"decode":2,"sample":3,"seed":1}`: {name("spam"), name("g"), number(7), number(1),
 			number(4), number(5), number(2), number(3)},
-		`{"id":"t0.e0.d0.s0","ticket_number":0,"ticket":{"group_id":"g"},"epoch":0,"batch":0,"step":0,"decode":0,"sample":0}`: {
+		`{"id":"t0.e0.d0.s0","ticket_number":0,"ticket":{"group_id":"g"},"epoch":0,"batch":0,` +
+			`"step":0,"decode":0,"sample":0}`: {
 			{}, name("g"), number(0), number(0), number(0), number(0), number(0), number(0)},
 	} {
 		got, err := k.Facts.ValuesOf([]byte(line))
