@@ -103,7 +103,8 @@ type ControlChanged struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-// Finalize asks finalize to write a run's output files.
+// Finalize asks finalize to write a run's output files or, while the run goes on, what is whole
+// of its facts.
 type Finalize struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
