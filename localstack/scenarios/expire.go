@@ -9,6 +9,7 @@ import (
 
 	"rollout/functions/reclaim"
 	"rollout/localstack/fakellm"
+	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -18,7 +19,8 @@ import (
 )
 
 // The documents of a run and of its retry expire, the parent's after the child's. Their files
-// stay, and the upload is not run again. See Installation.Reclaim for the rights that this needs.
+// stay, and the upload is not run again. What uploads to the API have left behind is deleted. See
+// Installation.Reclaim for the rights that this needs.
 func documentsExpire(t *testing.T, c Cloud) {
 	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 1, Faults: 1, More: "\n[storage]\nkeep_documents = \"1h\"\n"})
 	parent := d.Put("prompts/x.jsonl", SimplePrompts(60))
@@ -28,6 +30,7 @@ func documentsExpire(t *testing.T, c Cloud) {
 	WantSame(t, d.AwaitEnd(child), first)
 	d.awaitIndexed(2)
 	asked := d.server.Requests()
+	orphans := d.leaveOrphans()
 	// By then, the events of their ends were delivered, or never will be.
 	for _, later := range []time.Duration{26 * time.Hour, 27 * time.Hour, 28 * time.Hour, 29 * time.Hour} {
 		p := d.reclaimAfter(later)
@@ -37,6 +40,7 @@ func documentsExpire(t *testing.T, c Cloud) {
 		}
 	}
 	d.wantExpired(parent, child)
+	d.wantSwept(orphans)
 	for _, later := range []time.Duration{time.Hour, 3 * time.Hour} {
 		err := reclaim.ScanUploads(t.Context(), d.reclaimAfter(later), reclaim.UploadOptions{
 			Bucket: d.Stores().Deployment.Bucket, Recent: true, CheckOwner: ownership.OfCloud(d.Reclaim()).Check})
@@ -53,6 +57,41 @@ func documentsExpire(t *testing.T, c Cloud) {
 		if !ok || WithoutTimes(got) != first.Completions || got == "" {
 			t.Errorf("the answers of %s have changed to %.200q", id, got)
 		}
+	}
+}
+
+// leaveOrphans puts what uploads to the API leave behind that were given up, and returns the keys of
+// the objects.
+func (d *Fixture) leaveOrphans() (objects []string) {
+	d.t.Helper()
+	p, u := d.Stores().Ports, record.Upload{Schema: record.Schema, ID: "upload_A", Created: time.Now()}
+	if _, err := host.Save(d.t.Context(), p.Docs, record.UploadKey(u.ID), u, ""); err != nil {
+		d.t.Fatal(err)
+	}
+	objects = []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey(u.ID, "part_A")}
+	for _, key := range objects {
+		if _, err := p.Blobs.Put(d.t.Context(), key, strings.NewReader("x"), blob.PutOptions{}); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return objects
+}
+
+// wantSwept checks that reclaim deletes those objects, and the document of their upload.
+func (d *Fixture) wantSwept(objects []string) {
+	d.t.Helper()
+	err := reclaim.SweepOrphans(d.t.Context(), d.reclaimAfter(30*time.Hour),
+		reclaim.SweepOptions{CheckOwner: ownership.OfCloud(d.Reclaim()).Check})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, key := range objects {
+		if _, ok := d.Find(key); ok {
+			d.t.Errorf("%s is left", key)
+		}
+	}
+	for doc, err := range document.All(d.t.Context(), d.Stores().Ports.Docs, record.UploadPrefix) {
+		d.t.Errorf("%s is left, %v", doc.Key, err)
 	}
 }
 
