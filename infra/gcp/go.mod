@@ -11,6 +11,8 @@ require (
 	rollout v0.0.0
 )
 
+require golang.org/x/sync v0.25.0 // indirect
+
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
