@@ -3,9 +3,9 @@ package notify
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
-	"fmt"
 	"rollout/events"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/notification"
