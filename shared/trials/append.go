@@ -162,8 +162,9 @@ func (b *book) line(n uint64, l jsonl.Line) error {
 // Bounds of what is read of the input at once.
 const (
 	trialsAtOnce = 4096
-	bytesAtOnce  = 4 << 20 // of tasks, but for a longer one
-	gapAtOnce    = 4 << 10 // of other tasks between two that are wanted
+	bytesAtOnce  = 4 << 20   // of tasks, but for a longer one
+	gapAtOnce    = 256 << 10 // of other tasks between two that are wanted
+	spanAtOnce   = 4 << 20   // of one read, but for a longer task
 	readsAtOnce  = 16
 )
 
@@ -230,7 +231,8 @@ func (b *book) tasks(ctx context.Context, numbers map[int]bool) (map[int]Task, e
 	group.SetLimit(readsAtOnce)
 	for lo := 0; lo < len(sorted); {
 		hi := lo + 1
-		for hi < len(sorted) && b.places[sorted[hi]].offset-b.places[sorted[hi-1]].end() <= gapAtOnce {
+		for hi < len(sorted) && b.places[sorted[hi]].offset-b.places[sorted[hi-1]].end() <= gapAtOnce &&
+			b.places[sorted[hi]].end()-b.places[sorted[lo]].offset <= spanAtOnce {
 			hi++
 		}
 		some, into := sorted[lo:hi], read[lo:hi]
