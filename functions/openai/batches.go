@@ -39,12 +39,13 @@ func (s *Server) listBatches(r *http.Request) (any, error) {
 		after = record.CreatedKey(created, run)
 	}
 	var data []Batch
+	whole := false
 	for reads := 0; len(data) <= limit && reads < maxBatchReads; reads++ {
 		docs, err := s.Docs.List(ctx, record.CreatedPrefix, after, limit+1)
 		if err != nil {
 			return nil, err
 		}
-		if len(docs) == 0 {
+		if whole = len(docs) == 0; whole {
 			break
 		}
 		after = docs[len(docs)-1].Key
@@ -60,7 +61,7 @@ func (s *Server) listBatches(r *http.Request) (any, error) {
 		}
 		data = append(data, page...)
 	}
-	more := len(data) > limit
+	more := len(data) > 0 && !whole // a page without a batch has none to go on behind
 	return pageOf(data[:min(limit, len(data))], more, func(b Batch) string { return b.ID })
 }
 

@@ -208,7 +208,7 @@ func (s *Server) unclaim(ctx context.Context, u record.Upload) error {
 // finishUpload makes the file of an upload that is completed, unless it has been made before; a
 // file that was deleted since has no object, and is not made again.
 func (s *Server) finishUpload(ctx context.Context, u record.Upload) (any, error) {
-	_, err := s.Blobs.Stat(ctx, u.File.Input.Key, u.File.Input.Version)
+	_, err := s.Blobs.Stat(ctx, u.File.Input.Key, "") // not the version, which outlives its object in clouds
 	if err == nil {
 		_, err = host.Save(ctx, s.Docs, record.FileKey(u.File.ID), u.File, "")
 	}

@@ -24,7 +24,7 @@ func (s *Server) removeJoined(ctx context.Context, u record.Upload) error {
 }
 
 // removeParts deletes the parts of an upload that is over. What fails is logged alone: reclaim
-// deletes the rest, and in a cloud all.
+// deletes the rest, and all where contents are served by redirect.
 func (s *Server) removeParts(ctx context.Context, u record.Upload) {
 	if s.redirect != nil {
 		return
