@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,12 +19,18 @@ type SweepOptions struct {
 	// Every is how long after a sweep a call does nothing: each one reads as many documents as
 	// there are files, which costs money in a cloud. 0 sweeps at every call.
 	Every time.Duration
+	// Longest bounds a sweep; the next one goes on where it ended. 0 is no bound.
+	Longest time.Duration
 	// CheckOwner is optional. It returns an error if the bucket is another installation's.
 	CheckOwner func(context.Context) error
 }
 
-// sweepEvery is how often a cloud's installation looks for orphans.
-const sweepEvery = 23 * time.Hour
+// sweepEvery is how often a cloud's installation looks for orphans, and longestSweep for how long: what
+// people and machines wait for comes after it, in a function of a minute.
+const (
+	sweepEvery   = 23 * time.Hour
+	longestSweep = 15 * time.Second
+)
 
 // Ages of what a sweep deletes, and bounds of a sweep.
 const (
@@ -39,11 +46,14 @@ const (
 //
 //	parts    pending/parts/…  older than 2 hours: their upload is over
 //	files    files/file-…     older than 26 hours, and file/<id> does not exist, or is another object
-//	uploads  upload/<id>      older than 26 hours: requests for it are refused since 2 hours
+//	uploads  upload/<id>      older than 26 hours: requests for it have been refused for 2 hours
 //
 // The age of an object is that of the upload or less, and after a day an upload becomes no file any
-// more: so what is deleted is never about to be used. A sweep reads at most 20 pages of each kind, and
-// the next one goes on behind them. Of concurrent calls both may sweep, which is harmless.
+// more: so what is deleted is never about to be used. That file/<id> does not exist says nothing about
+// objects from before the documents began or were restored: these stay (OrphanSweep.Since).
+//
+// A sweep reads at most 20 pages of each kind, and the next one goes on behind them. Of concurrent
+// calls both may sweep, which is harmless.
 func SweepOrphans(ctx context.Context, p host.Ports, o SweepOptions) error {
 	if o.CheckOwner != nil {
 		if err := o.CheckOwner(ctx); err != nil {
@@ -51,36 +61,57 @@ func SweepOrphans(ctx context.Context, p host.Ports, o SweepOptions) error {
 		}
 	}
 	s := sweep{Ports: p.WithSource("reclaim"), now: p.Clock.Now().UTC()}
-	return fault.Wrap(s.run(ctx, o.Every), "delete what uploads have left behind")
+	return fault.Wrap(s.run(ctx, o), "delete what uploads have left behind")
+}
+
+// ForgetSweeps lets the next sweep leave all objects that exist by then. Whoever restores documents
+// from a backup calls it: the files since the backup are not among them.
+func ForgetSweeps(ctx context.Context, docs document.Store) error {
+	d, err := docs.Get(ctx, record.OrphanSweepKey)
+	if err == nil {
+		err = docs.Delete(ctx, d.Key, d.Revision)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return fault.Wrap(err, "delete document %s", record.OrphanSweepKey)
 }
 
 // sweep is one call of SweepOrphans.
 type sweep struct {
 	host.Ports
-	now time.Time
+	now, since time.Time
 }
 
-func (s *sweep) run(ctx context.Context, every time.Duration) error {
+func (s *sweep) run(ctx context.Context, o SweepOptions) error {
 	var doc record.OrphanSweep
 	rev, found, err := host.Load(ctx, s.Docs, record.OrphanSweepKey, &doc)
-	if err != nil || found && apart(doc.At, s.now) < every {
+	if err != nil || found && apart(doc.At, s.now) < o.Every {
 		return err
 	}
-	if err := s.objects(ctx, record.UploadPartsPrefix, &doc.Parts, s.oldParts); err != nil {
-		return err
+	if doc.Since.IsZero() {
+		doc.Since = s.now
 	}
-	if err := s.objects(ctx, record.FilesPrefix+record.FileIDPrefix, &doc.Files, s.withoutFile); err != nil {
-		return err
+	s.since = doc.Since
+	within := ctx
+	if o.Longest > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, o.Longest)
+		defer cancel()
 	}
-	if err := s.uploads(ctx, &doc.Uploads); err != nil {
-		return err
+	problem := errors.Join(
+		s.objects(within, record.UploadPartsPrefix, &doc.Parts, s.oldParts),
+		s.objects(within, record.FilesPrefix+record.FileIDPrefix, &doc.Files, s.withoutFile),
+		s.uploads(within, &doc.Uploads))
+	if within.Err() != nil && ctx.Err() == nil { // the next sweep goes on
+		problem = nil
 	}
 	doc.Schema, doc.At = record.Schema, s.now
 	_, err = host.Save(ctx, s.Docs, record.OrphanSweepKey, doc, rev)
 	if fault.Is(err, fault.Conflict) { // another call has swept
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(problem, err)
 }
 
 // objects deletes objects under the prefix that orphans returns, and moves the cursor.
@@ -126,7 +157,8 @@ func (s *sweep) withoutFile(ctx context.Context, infos []blob.Info) (orphans []b
 	var old []blob.Info
 	var keys []string
 	for _, i := range infos {
-		if id, ok := record.FileOfObject(i.Key); ok && s.now.Sub(i.ModTime) >= orphanAge {
+		id, ok := record.FileOfObject(i.Key)
+		if ok && s.now.Sub(i.ModTime) >= orphanAge && !i.ModTime.Before(s.since) {
 			old, keys = append(old, i), append(keys, record.FileKey(id))
 		}
 	}
@@ -139,10 +171,8 @@ func (s *sweep) withoutFile(ctx context.Context, infos []blob.Info) (orphans []b
 	}
 	for n, d := range docs {
 		var f record.File
-		if d.Revision != "" {
-			if err := record.Decode(d.Value, &f, "document "+d.Key); err != nil {
-				return nil, err
-			}
+		if d.Revision != "" && record.Decode(d.Value, &f, "document "+d.Key) != nil {
+			continue // of a later version, or damaged: what it names is not known
 		}
 		if f.Input.Key != old[n].Key {
 			orphans = append(orphans, old[n])
@@ -163,20 +193,17 @@ func (s *sweep) uploads(ctx context.Context, after *string) error {
 			*after = ""
 			return nil
 		}
-		*after = docs[len(docs)-1].Key
 		var old []document.Doc
 		for _, d := range docs {
 			var u record.Upload
-			if err := record.Decode(d.Value, &u, "document "+d.Key); err != nil {
-				return err
-			}
-			if s.now.Sub(u.Created) >= orphanAge {
+			if record.Decode(d.Value, &u, "document "+d.Key) == nil && s.now.Sub(u.Created) >= orphanAge {
 				old = append(old, d)
 			}
 		}
 		if err := s.deleteDocuments(ctx, old); err != nil {
 			return err
 		}
+		*after = docs[len(docs)-1].Key
 		if deleted += len(old); deleted >= maxSwept {
 			return nil
 		}
@@ -196,10 +223,13 @@ func (s *sweep) deleteObjects(ctx context.Context, old []blob.Info) error {
 			return fault.Wrap(err, "delete %s", i.Key)
 		})
 	}
-	if len(old) > 0 {
-		s.Log.InfoContext(ctx, "objects that uploads left behind are deleted", "objects", len(old), "first", old[0].Key)
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	return group.Wait()
+	if len(old) > 0 {
+		s.Log.InfoContext(ctx, "deleted objects that uploads left behind", "objects", len(old), "first", old[0].Key)
+	}
+	return nil
 }
 
 // deleteDocuments deletes documents. One that was changed meanwhile stays until the next sweep.

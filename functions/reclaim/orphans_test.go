@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,12 +64,13 @@ func TestSweepDeletesWhatUploadsLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
+		d.sweeps(SweepOptions{}) // it remembers since when there are documents
 		part := record.UploadPartKey("upload_A", "part_A")
 		direct, joined, other := "files/"+fileID(1)+".jsonl", "files/"+fileID(2)+".0123456789abcdef.jsonl.gz",
 			"files/"+fileID(2)+".ffffffffffffffff.jsonl.gz"
 		file := "files/" + fileID(3) + ".jsonl"
-		kept := []string{"cas/aa/bb/x", other, file, "files/mine/" + fileID(4) + ".jsonl",
-			"files/note.txt", "pending/clock-1", "prompts/" + fileID(5) + ".jsonl"}
+		kept := []string{"cas/aa/bb/x", other, file, "files/" + fileID(3) + ".jsonl.sha256", "files/" + fileID(3) + ".toml",
+			"files/mine/" + fileID(4) + ".jsonl", "files/note.txt", "pending/clock-1", "prompts/" + fileID(5) + ".jsonl"}
 		for _, key := range append(slices.Clone(kept), part, direct, joined) {
 			hosttest.Put(t, d.Ports, key, "x")
 		}
@@ -90,6 +92,93 @@ func TestSweepDeletesWhatUploadsLeftBehind(t *testing.T) {
 		d.sweeps(SweepOptions{}, kept...)
 		<-time.After(1000 * time.Hour)
 		d.sweeps(SweepOptions{}, kept...)
+	})
+}
+
+// Documents that were lost, or restored from a backup, know nothing of files that are there: a sweep
+// leaves these.
+func TestSweepLeavesFilesThatLostDocumentsKnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		before, after := "files/"+fileID(1)+".jsonl", "files/"+fileID(2)+".jsonl"
+		hosttest.Put(t, d.Ports, before, "x")
+		<-time.After(100 * time.Hour)
+		d.sweeps(SweepOptions{}, before)
+		hosttest.Put(t, d.Ports, after, "x")
+		<-time.After(100 * time.Hour)
+		if err := ForgetSweeps(t.Context(), d.Ports.Docs); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			d.sweeps(SweepOptions{}, before, after)
+			<-time.After(100 * time.Hour)
+		}
+		if err := errors.Join(ForgetSweeps(t.Context(), d.Ports.Docs), ForgetSweeps(t.Context(), d.Ports.Docs)); err != nil {
+			t.Errorf("forgetting twice: %v", err)
+		}
+	})
+}
+
+// A document that can't be read, of a later version for example, keeps its object, and holds up no
+// other.
+func TestSweepPassesWhatItCantRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.sweeps(SweepOptions{})
+		known, orphan, part := "files/"+fileID(1)+".jsonl", "files/"+fileID(2)+".jsonl", record.UploadPartKey("upload_A", "p")
+		for _, key := range []string{known, orphan, part} {
+			hosttest.Put(t, d.Ports, key, "x")
+		}
+		for _, key := range []string{record.FileKey(fileID(1)), record.UploadKey("upload_A")} {
+			if _, err := d.Ports.Docs.Create(t.Context(), key, []byte(`{"schema":99}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.uploadOf("upload_B", "completed")
+		<-time.After(100 * time.Hour)
+		d.sweeps(SweepOptions{}, known, "upload/upload_A")
+	})
+}
+
+// slowBlobs deletes each object in a second.
+type slowBlobs struct{ blob.Store }
+
+func (b slowBlobs) Delete(ctx context.Context, key, version string) error {
+	select {
+	case <-ctx.Done():
+		return fault.WithKind(fault.Canceled, ctx.Err(), "delete")
+	case <-time.After(time.Second):
+		return b.Store.Delete(ctx, key, version)
+	}
+}
+
+// A sweep that takes too long ends without an error, and the next one goes on.
+func TestSweepEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		for n := range 1000 {
+			hosttest.Put(t, d.Ports, record.UploadPartKey("upload_A", fmt.Sprintf("part_%06d", n)), "x")
+		}
+		<-time.After(partAge)
+		d.Ports.Blobs = slowBlobs{d.Ports.Blobs}
+		left := 1000
+		for sweeps := 0; left > 0; sweeps++ {
+			began := time.Now()
+			if err := SweepOrphans(t.Context(), d.Ports, SweepOptions{Longest: 10 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(began); got > 10*time.Second {
+				t.Errorf("a sweep took %s", got)
+			}
+			if now := len(d.stored()); now < left && sweeps < 100 {
+				left = now
+			} else {
+				t.Fatalf("sweep %d leaves %d of %d objects", sweeps, now, left)
+			}
+		}
 	})
 }
 

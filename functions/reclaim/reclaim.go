@@ -176,7 +176,7 @@ func ScanOnce(ctx context.Context, p host.Ports, o ScheduleOptions) error {
 	}
 	if full {
 		err = errors.Join(err, ScanUploads(ctx, p, o.Uploads),
-			SweepOrphans(ctx, p, SweepOptions{Every: sweepEvery, CheckOwner: o.Uploads.CheckOwner}))
+			SweepOrphans(ctx, p, SweepOptions{Every: sweepEvery, Longest: longestSweep, CheckOwner: o.Uploads.CheckOwner}))
 	}
 	if o.KeepDocuments > 0 && (full || !r.idle) {
 		expireSome(ctx, r.Ports, o.KeepDocuments)

@@ -103,6 +103,14 @@ func (i *testInstallation) age(by time.Duration) (files []string) {
 		}
 		files = append(files, strings.TrimPrefix(f.Input.Key, record.FilesPrefix))
 	}
+	_, err = host.Update(i.t.Context(), l.Ports.Docs, record.OrphanSweepKey,
+		func(s record.OrphanSweep, _ bool) (record.OrphanSweep, bool, error) {
+			s.Since = s.Since.Add(-by)
+			return s, true, nil
+		})
+	if err != nil {
+		i.t.Fatal(err)
+	}
 	older := func(u record.Upload, _ bool) (record.Upload, bool, error) {
 		u.Created, u.Expires = u.Created.Add(-by), u.Expires.Add(-by)
 		return u, true, nil

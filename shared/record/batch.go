@@ -1,7 +1,7 @@
 package record
 
 import (
-	"strings"
+	"regexp"
 	"time"
 
 	"rollout/shared/core/identity"
@@ -74,13 +74,17 @@ const (
 	FileIDLength = len(FileIDPrefix) + 26
 )
 
-// FileOfObject returns the id of the uploaded file that an object under FilesPrefix is made for:
-// the key goes on with a dot behind it. It returns false for objects that others put there.
+// objectOfFile is how uploads name the objects of files: of a file that is joined, a claim stands
+// between its id and its form.
+var objectOfFile = regexp.MustCompile(`^` + FilesPrefix + `(` + FileIDPrefix +
+	`[0-9A-Z]{26})(\.[0-9a-f]{16})?\.jsonl(\.gz|\.zst)?$`)
+
+// FileOfObject returns the id of the uploaded file that an object under FilesPrefix is made for. It
+// returns false for objects that others put there, such as the config beside a file.
 func FileOfObject(key string) (id string, ok bool) {
-	name, ok := strings.CutPrefix(key, FilesPrefix)
-	id, _, dot := strings.Cut(name, ".")
-	rest, isID := strings.CutPrefix(id, FileIDPrefix)
-	return id, ok && dot && isID && len(id) == FileIDLength && !strings.ContainsFunc(rest, func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	})
+	m := objectOfFile.FindStringSubmatch(key)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
 }

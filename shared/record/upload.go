@@ -40,8 +40,11 @@ func UploadPartKey(upload, part string) string { return UploadPartsPrefix + uplo
 // OrphanSweep is the document uploads/orphans: when reclaim last looked for what uploads have left
 // behind, and the keys behind which it goes on; "" from the start.
 type OrphanSweep struct {
-	Schema  int       `json:"schema"`
-	At      time.Time `json:"at"`
+	Schema int       `json:"schema"`
+	At     time.Time `json:"at"`
+	// Since is when these documents began, or were restored from a backup. An older object may be
+	// that of a file which they have forgotten, and stays.
+	Since   time.Time `json:"since"`
 	Parts   string    `json:"parts,omitempty"`
 	Files   string    `json:"files,omitempty"`
 	Uploads string    `json:"uploads,omitempty"`

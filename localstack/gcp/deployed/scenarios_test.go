@@ -17,6 +17,7 @@ import (
 
 	pb "cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
+	"rollout/functions/reclaim"
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/iam"
 	"rollout/shared/blob"
@@ -614,6 +615,9 @@ func scan(ctx context.Context, f *fixture) error {
 	}
 	worker, err := f.beat(ctx, time.Now().Add(-3*time.Hour), "")
 	if err != nil {
+		return err
+	}
+	if err := reclaim.SweepOrphans(ctx, f.Ports, reclaim.SweepOptions{}); err != nil { // older objects stay
 		return err
 	}
 	orphans := []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey("u", "p")}

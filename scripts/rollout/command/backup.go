@@ -1,12 +1,15 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"rollout/functions/reclaim"
+	"rollout/shared/clock"
 	"rollout/shared/embedded/sqlite"
 	"rollout/shared/installation"
 )
@@ -61,6 +64,9 @@ func restoreCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := keepUploads(c.Context(), *dir, e.Clock); err != nil {
+			return err
+		}
 		text := fmt.Sprintf("restored the state of %s from %s: start `rollout up --dir %s` to continue",
 			*dir, args[0], *dir)
 		if kept != "" {
@@ -70,4 +76,13 @@ func restoreCommand(e *Env) *cobra.Command {
 		return e.say("%s", text)
 	}
 	return c
+}
+
+// keepUploads lets files that were uploaded since the backup stay, which it does not know.
+func keepUploads(ctx context.Context, dir string, now clock.Clock) error {
+	state, err := sqlite.Open(ctx, installation.StateDir(dir), sqlite.Options{Clock: now})
+	if err != nil {
+		return err
+	}
+	return errors.Join(reclaim.ForgetSweeps(ctx, state.Documents()), state.Close())
 }
