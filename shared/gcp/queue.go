@@ -148,12 +148,14 @@ func pause(ctx context.Context, d time.Duration) error {
 func (q *Queues) pull(ctx context.Context, name string, most int, patience time.Duration) (
 	[]*pb.ReceivedMessage, error,
 ) {
-	inTime, cancel := context.WithTimeout(ctx, patience)
+	over := time.Now().Add(patience)
+	inTime, cancel := context.WithDeadline(ctx, over)
 	defer cancel()
 	out, err := q.subscriptions.Pull(inTime, &pb.PullRequest{
 		Subscription: q.subscription(name), MaxMessages: int32(most),
 	}, gax.WithRetry(func() gax.Retryer { return gax.OnCodes(nil, gax.Backoff{}) }))
-	if err != nil && inTime.Err() != nil && ctx.Err() == nil {
+	// The service may end the call at the deadline before inTime does.
+	if err != nil && ctx.Err() == nil && !time.Now().Before(over) {
 		return nil, nil
 	}
 	return out.GetReceivedMessages(), q.translate(ctx, err, "receive from queue %s", name)
