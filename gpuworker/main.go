@@ -8,13 +8,12 @@ import (
 	"os"
 
 	"rollout/gpuworker/cli"
-	"rollout/gpuworker/isolation"
 	"rollout/gpuworker/process"
 	"rollout/shared/embedded/machine"
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
+	if machine.RunGPUProbe(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())

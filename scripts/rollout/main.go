@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 
-	"rollout/gpuworker/isolation"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
@@ -13,7 +12,7 @@ import (
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
+	if machine.RunGPUProbe(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())
