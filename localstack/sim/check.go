@@ -95,7 +95,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	}
 	s.checkRoles(sum, st, index-judged, judged)
 	s.checkScores(answers, sum)
-	s.checkFacts(ctx, answers, errs)
+	s.takeFacts(ctx, answers, errs)
 	s.checkRollout(ctx, st, answers, errs, sum)
 	if sum.Copies != copies {
 		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)

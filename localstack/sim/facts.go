@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -28,53 +29,65 @@ type factRow struct {
 	Completion *string `parquet:"completion,optional"`
 }
 
-// checkFacts checks that the run's facts have each item once, in order, with the outcome that
-// the output files have.
-func (s *scenario) checkFacts(ctx context.Context, answers, errs [][]byte) {
+// runFacts are the parts of a run's facts, and the rows of its output files. They are compared when
+// the simulation is over: all readers of Parquet share decoders, whose channels may not be used in
+// two bubbles of simulated time.
+type runFacts struct{ parts, answers, errs [][]byte }
+
+// takeFacts keeps the run's facts.
+func (s *scenario) takeFacts(ctx context.Context, answers, errs [][]byte) {
 	if !s.cfg.Facts.Parquet {
 		return
 	}
-	var all []factRow
+	f := runFacts{answers: answers, errs: errs}
 	for n := 0; ; n++ {
 		key := record.FactsKey(s.id, n)
 		if _, err := s.store.Stat(ctx, key, ""); fault.Is(err, fault.NotFound) && n > 0 {
 			break
 		}
-		b := s.object(ctx, key)
+		f.parts = append(f.parts, s.object(ctx, key))
+	}
+	s.facts = append(s.facts, f)
+}
+
+// check checks that the facts have each item once, in order, with the outcome that the output files
+// have.
+func (f runFacts) check() error {
+	var all []factRow
+	for n, b := range f.parts {
 		rows, err := parquet.Read[factRow](bytes.NewReader(b), int64(len(b)))
 		if err != nil {
-			s.audit.breakf("part %d of the facts can't be read: %v", n, err)
-			return
+			return fmt.Errorf("part %d of the facts can't be read: %w", n, err)
 		}
 		all = append(all, rows...)
 	}
+	answers, errs := f.answers, f.errs
 	if len(all) != len(answers)+len(errs) {
-		s.audit.breakf("I1: %d facts, %d rows in the output files", len(all), len(answers)+len(errs))
-		return
+		return fmt.Errorf("I1: %d facts, %d rows in the output files", len(all), len(answers)+len(errs))
 	}
-	for n, f := range all {
-		if n > 0 && f.Item <= all[n-1].Item {
-			s.audit.breakf("I4: the fact of item %d is behind that of item %d", f.Item, all[n-1].Item)
+	for n, row := range all {
+		if n > 0 && row.Item <= all[n-1].Item {
+			return fmt.Errorf("I4: the fact of item %d is behind that of item %d", row.Item, all[n-1].Item)
 		}
 		if len(errs) > 0 {
 			failed, _ := dialect.ReadFailure(dialect.Plain, errs[0])
-			if failed.Place.Item == f.Item {
+			if failed.Place.Item == row.Item {
 				errs = errs[1:]
-				if f.Class == nil || *f.Class != string(failed.Class) {
-					s.audit.breakf("I1: the fact of item %d, which failed as %s, has another class", f.Item, failed.Class)
+				if row.Class == nil || *row.Class != string(failed.Class) {
+					return fmt.Errorf("I1: the fact of item %d, which failed as %s, has another class", row.Item, failed.Class)
 				}
 				continue
 			}
 		}
 		if len(answers) == 0 {
-			s.audit.breakf("I1: the fact of item %d has no row in the output files", f.Item)
-			return
+			return fmt.Errorf("I1: the fact of item %d has no row in the output files", row.Item)
 		}
 		o, err := dialect.ReadOutput(dialect.Plain, answers[0])
 		answers = answers[1:]
-		if err != nil || f.Class != nil || f.ID == nil || *f.ID != o.ID || f.Completion == nil ||
-			*f.Completion != o.Texts[0] {
-			s.audit.breakf("I1: the fact of item %d is not that of the row of %s: %v", f.Item, o.ID, err)
+		if err != nil || row.Class != nil || row.ID == nil || *row.ID != o.ID || row.Completion == nil ||
+			*row.Completion != o.Texts[0] {
+			return fmt.Errorf("I1: the fact of item %d is not that of the row of %s: %w", row.Item, o.ID, err)
 		}
 	}
+	return nil
 }

@@ -29,6 +29,7 @@ type scenario struct {
 	planOf identity.RunID // the run whose plan the run has: its own, or that of a child's first ancestor
 	files  []file         // the inputs and, once the run is checked, what was appended
 	inputs int
+	facts  []runFacts // of the run and of its retries
 	// pruned are the items that must not be answered, and prunedShards their shards,
 	// once the run is checked.
 	pruned, prunedShards interval.Set

@@ -45,6 +45,14 @@ func TestSimulation(t *testing.T) {
 // simulate runs one simulation to its end. It prints the trace of a failure, and
 // with showTrace any trace.
 func simulate(t *testing.T, seed uint64, showTrace bool) {
+	var facts []runFacts
+	defer func() {
+		for _, f := range facts {
+			if err := f.check(); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		w := newWorld(t, seed, *httpFlag, *rollFlag, *shareFlag)
@@ -110,5 +118,6 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			w.http.checkBounds()
 			s.expire(t.Context())
 		}
+		facts = s.facts
 	})
 }
