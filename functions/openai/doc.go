@@ -29,7 +29,8 @@
 //	        ─an hour──▶ expired, once a request finds it
 //
 // A day after its creation an upload is not known any more. Reclaim deletes what is left of it
-// then, and objects of files that were never made: see reclaim.SweepOrphans.
+// then, objects of files that were never made, and files that expired long ago: see
+// reclaim.SweepOrphans.
 //
 // Answers have at most 64 KiB, but for the contents of files: a list ends earlier than its client
 // asks for, and says that there is more. It reads a bounded number of documents.

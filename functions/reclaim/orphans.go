@@ -47,10 +47,12 @@ const (
 //	parts    pending/parts/…  older than 2 hours: their upload is over
 //	files    files/file-…     older than 26 hours, and file/<id> does not exist, or is another object
 //	uploads  upload/<id>      older than 26 hours: requests for it have been refused for 2 hours
+//	expired  file/<id>        that expired 26 hours ago, with its object, unless an open run reads it
 //
 // The age of an object is that of the upload or less, and after a day an upload becomes no file any
 // more: so what is deleted is never about to be used. That file/<id> does not exist says nothing about
-// objects from before the documents began or were restored: these stay (OrphanSweep.Since).
+// objects from before the documents began or were restored: these stay (OrphanSweep.Since). A file
+// that was restored and has expired stays for 26 hours after the first sweep.
 //
 // A sweep reads at most 20 pages of each kind, and the next one goes on behind them. Of concurrent
 // calls both may sweep, which is harmless.
@@ -102,7 +104,8 @@ func (s *sweep) run(ctx context.Context, o SweepOptions) error {
 	problem := errors.Join(
 		s.objects(within, record.UploadPartsPrefix, &doc.Parts, s.oldParts),
 		s.objects(within, record.FilesPrefix+record.FileIDPrefix, &doc.Files, s.withoutFile),
-		s.uploads(within, &doc.Uploads))
+		s.uploads(within, &doc.Uploads),
+		s.expiredFiles(within, &doc.Expired))
 	if within.Err() != nil && ctx.Err() == nil { // the next sweep goes on
 		problem = nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
@@ -240,6 +241,139 @@ func TestSweepsAreBounded(t *testing.T) {
 		}
 		if got := d.stored(); !strings.HasSuffix(got[0], "upload_Z/part_A") {
 			t.Errorf("%q is left", got)
+		}
+	})
+}
+
+// expiringFile saves a file with its object, which expires after that time; 0 never.
+func (d fixture) expiringFile(n int, after time.Duration) (object string) {
+	d.t.Helper()
+	object = "files/" + fileID(n) + ".jsonl"
+	hosttest.Put(d.t, d.Ports, object, "x")
+	now := d.Ports.Clock.Now().UTC()
+	f := record.File{Schema: 1, ID: fileID(n), Created: now, Input: record.Input{Key: object}}
+	if after > 0 {
+		f.Expires = now.Add(after)
+	}
+	d.save(record.FileKey(f.ID), f)
+	return object
+}
+
+// files returns the keys of the documents of files.
+func (d fixture) files() (keys []string) {
+	d.t.Helper()
+	for doc, err := range document.All(d.t.Context(), d.Ports.Docs, record.FilePrefix) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		keys = append(keys, doc.Key)
+	}
+	return keys
+}
+
+// A file that has expired is deleted a day later, with its object, and no file that lasts.
+func TestSweepDeletesExpiredFiles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.sweeps(SweepOptions{})
+		forever, hour, day := d.expiringFile(1, 0), d.expiringFile(2, time.Hour), d.expiringFile(3, 24*time.Hour)
+		const foreign = "prompts/x.jsonl" // a damaged document names it
+		hosttest.Put(t, d.Ports, foreign, "x")
+		d.save(record.FileKey(fileID(4)), record.File{Schema: 1, ID: fileID(4), Created: d.Ports.Clock.Now(),
+			Expires: d.Ports.Clock.Now().Add(time.Hour), Input: record.Input{Key: foreign}})
+		<-time.After(27*time.Hour - time.Second)
+		d.sweeps(SweepOptions{}, forever, hour, day, foreign)
+		<-time.After(time.Second)
+		d.sweeps(SweepOptions{}, forever, day, foreign)
+		<-time.After(1000 * time.Hour)
+		d.sweeps(SweepOptions{}, forever, foreign)
+		if got, want := d.files(), []string{record.FileKey(fileID(1)), record.FileKey(fileID(4))}; !slices.Equal(got, want) {
+			t.Errorf("the documents %q are left, want %q", got, want)
+		}
+	})
+}
+
+// An expired file that an open run reads stays until the run has ended; and all expired files do
+// while a sweep can't tell what is read.
+func TestSweepLeavesExpiredFilesThatRunsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.sweeps(SweepOptions{})
+		read, other := d.expiringFile(1, time.Hour), d.expiringFile(2, time.Hour)
+		const id = identity.RunID("01J00000000000000000000001")
+		d.save(record.ManifestKey(id), record.Manifest{Schema: 1, Run: id, Inputs: []record.Input{{Key: read}}})
+		d.save(record.OpenRunKey(id), record.OpenRun{Schema: 1, At: d.Ports.Clock.Now()})
+		const damaged = identity.RunID("01J00000000000000000000002")
+		if _, err := d.Ports.Docs.Create(t.Context(), record.ManifestKey(damaged), []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		d.save(record.OpenRunKey(damaged), record.OpenRun{Schema: 1, At: d.Ports.Clock.Now()})
+		<-time.After(100 * time.Hour)
+		d.sweeps(SweepOptions{}, read, other)
+		d.remove(record.OpenRunKey(damaged))
+		d.sweeps(SweepOptions{}, read)
+		d.remove(record.OpenRunKey(id))
+		d.sweeps(SweepOptions{})
+		if got := d.files(); len(got) != 0 {
+			t.Errorf("the documents %q are left", got)
+		}
+	})
+}
+
+// remove deletes a document.
+func (d fixture) remove(key string) {
+	d.t.Helper()
+	doc, err := d.Ports.Docs.Get(d.t.Context(), key)
+	if err == nil {
+		err = d.Ports.Docs.Delete(d.t.Context(), key, doc.Revision)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Files that expired before a backup was restored stay for another day, so that people may copy them.
+func TestSweepLeavesRestoredFilesForADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		file := d.expiringFile(1, time.Hour)
+		<-time.After(1000 * time.Hour)
+		if err := ForgetSweeps(t.Context(), d.Ports.Docs); err != nil {
+			t.Fatal(err)
+		}
+		d.sweeps(SweepOptions{}, file)
+		<-time.After(26*time.Hour - time.Second)
+		d.sweeps(SweepOptions{}, file)
+		<-time.After(time.Second)
+		d.sweeps(SweepOptions{})
+	})
+}
+
+// However many files there are, and however slow the store is, sweeps come to an end.
+func TestSweepsOfExpiredFilesGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		const files = 1500
+		for n := range files {
+			d.expiringFile(n, time.Hour)
+		}
+		<-time.After(27 * time.Hour)
+		d.Ports.Blobs = slowBlobs{d.Ports.Blobs}
+		sweeps := 0
+		for left := files; left > 0; sweeps++ {
+			if err := SweepOrphans(t.Context(), d.Ports, SweepOptions{Longest: 10 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			now := len(d.files())
+			if now >= left && sweeps > 0 { // the first one says since when there are documents
+				t.Fatalf("sweep %d leaves %d of %d files", sweeps, now, left)
+			}
+			left = now
+			<-time.After(27 * time.Hour)
 		}
 	})
 }

@@ -60,8 +60,8 @@ func documentsExpire(t *testing.T, c Cloud) {
 	}
 }
 
-// leaveOrphans puts what uploads to the API leave behind that were given up, and returns the keys of
-// the objects.
+// leaveOrphans puts what uploads to the API leave behind that were given up, and a file that expires,
+// and returns the keys of the objects.
 func (d *Fixture) leaveOrphans() (objects []string) {
 	d.t.Helper()
 	p, u := d.Stores().Ports, record.Upload{Schema: record.Schema, ID: "upload_A", Created: time.Now()}
@@ -71,7 +71,12 @@ func (d *Fixture) leaveOrphans() (objects []string) {
 	if _, err := host.Save(d.t.Context(), p.Docs, record.UploadKey(u.ID), u, ""); err != nil {
 		d.t.Fatal(err)
 	}
-	objects = []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey(u.ID, "part_A")}
+	expiring := ExpiringFile()
+	if _, err := host.Save(d.t.Context(), p.Docs, record.FileKey(expiring.ID), expiring, ""); err != nil {
+		d.t.Fatal(err)
+	}
+	objects = []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey(u.ID, "part_A"),
+		expiring.Input.Key}
 	for _, key := range objects {
 		if _, err := p.Blobs.Put(d.t.Context(), key, strings.NewReader("x"), blob.PutOptions{}); err != nil {
 			d.t.Fatal(err)
@@ -80,7 +85,14 @@ func (d *Fixture) leaveOrphans() (objects []string) {
 	return objects
 }
 
-// wantSwept checks that reclaim deletes those objects, and the document of their upload.
+// ExpiringFile returns a file of the batch API that expires in a minute.
+func ExpiringFile() record.File {
+	const id = "file-00000000000000000000000001"
+	return record.File{Schema: record.Schema, ID: id, Created: time.Now(), Expires: time.Now().Add(time.Minute),
+		Input: record.Input{Key: record.FilesPrefix + id + ".jsonl"}}
+}
+
+// wantSwept checks that reclaim deletes those objects, and the documents of their upload and file.
 func (d *Fixture) wantSwept(objects []string) {
 	d.t.Helper()
 	err := reclaim.SweepOrphans(d.t.Context(), d.reclaimAfter(30*time.Hour),
@@ -93,8 +105,10 @@ func (d *Fixture) wantSwept(objects []string) {
 			d.t.Errorf("%s is left", key)
 		}
 	}
-	for doc, err := range document.All(d.t.Context(), d.Stores().Ports.Docs, record.UploadPrefix) {
-		d.t.Errorf("%s is left, %v", doc.Key, err)
+	for _, prefix := range []string{record.UploadPrefix, record.FilePrefix} {
+		for doc, err := range document.All(d.t.Context(), d.Stores().Ports.Docs, prefix) {
+			d.t.Errorf("%s is left, %v", doc.Key, err)
+		}
 	}
 }
 

@@ -48,6 +48,7 @@ type OrphanSweep struct {
 	Parts   string    `json:"parts,omitempty"`
 	Files   string    `json:"files,omitempty"`
 	Uploads string    `json:"uploads,omitempty"`
+	Expired string    `json:"expired,omitempty"` // of the documents of files
 }
 
 // OrphanSweepKey is the key of the OrphanSweep. Only reclaim writes it.

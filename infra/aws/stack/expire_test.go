@@ -18,13 +18,13 @@ func TestReclaimMayDeleteRunsOnlyIfTheyExpire(t *testing.T) {
 		}
 		return out
 	}
-	want := []string{"beat/", "worker/", "open/", "outbox/", "upload/", "run/", "ended/", "named/", "notify/", "batch/",
-		"created/", "shard-??", "??"}
+	want := []string{"beat/", "worker/", "open/", "outbox/", "upload/", "file/", "run/", "ended/", "named/", "notify/",
+		"batch/", "created/", "shard-??", "??"}
 	if got := deleted(asUsual(t)); !slices.Equal(got, want) {
 		t.Errorf("it may delete documents in %q, want %q", got, want)
 	}
 	kept := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Storage.KeepDocuments = 0 }))
-	if got := deleted(kept); !slices.Equal(got, want[:5]) {
-		t.Errorf("without expiry it may delete documents in %q, want %q", got, want[:5])
+	if got := deleted(kept); !slices.Equal(got, want[:6]) {
+		t.Errorf("without expiry it may delete documents in %q, want %q", got, want[:6])
 	}
 }

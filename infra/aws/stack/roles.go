@@ -90,9 +90,9 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case reclaim:
 		written := []string{beats, workers, open, ended, names, uploads, told, outbox}
-		deleted := []string{beats, workers, open, outbox, inParts}
+		deleted := []string{beats, workers, open, outbox, inParts, files}
 		// Runs and ended: for the index of those of an earlier version.
-		listed := []string{beats, open, runs, ended, outbox, inParts}
+		listed := []string{beats, open, runs, ended, outbox, inParts, files}
 		if b.Deployment.Storage.KeepDocuments > 0 { // the documents of runs expire
 			written = append(written, found)
 			deleted = append(deleted, runs, ended, names, told, batches, newest, shards, others)

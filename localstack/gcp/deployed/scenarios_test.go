@@ -20,6 +20,7 @@ import (
 	"rollout/functions/reclaim"
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/gcp/iam"
+	"rollout/localstack/scenarios"
 	"rollout/shared/blob"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -399,6 +400,14 @@ func callAPI(ctx context.Context, f *fixture) error {
 	if err := f.exists(ctx, record.CoordinatorKey(child.Run)); err != nil {
 		return err
 	}
+	if err := f.ended(ctx, child.Run); err != nil {
+		return err
+	}
+	outputs := "/v1/files/file-" + string(child.Run) + "-output" // of the retry, which no run reads
+	if err := errors.Join(ask(http.MethodDelete, outputs, "", http.StatusOK, nil),
+		ask(http.MethodGet, outputs, "", http.StatusNotFound, nil)); err != nil {
+		return err
+	}
 	if err := uploadFiles(ctx, api.URL, token, ask); err != nil {
 		return err
 	}
@@ -620,7 +629,12 @@ func scan(ctx context.Context, f *fixture) error {
 	if err := reclaim.SweepOrphans(ctx, f.Ports, reclaim.SweepOptions{}); err != nil { // older objects stay
 		return err
 	}
-	orphans := []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey("u", "p")}
+	expiring := scenarios.ExpiringFile()
+	if _, err := host.Save(ctx, f.Ports.Docs, record.FileKey(expiring.ID), expiring, ""); err != nil {
+		return err
+	}
+	orphans := []string{record.FilesPrefix + "file-00000000000000000000000000.jsonl", record.UploadPartKey("u", "p"),
+		expiring.Input.Key}
 	for _, key := range orphans {
 		if _, err := f.Ports.Blobs.Put(ctx, key, strings.NewReader("x"), blob.PutOptions{}); err != nil {
 			return err
@@ -647,6 +661,9 @@ func scan(ctx context.Context, f *fixture) error {
 		if ok, err := found(f.Ports.Blobs.Stat(ctx, key, "")); ok || err != nil {
 			return fmt.Errorf("%s is there: %v, %w", key, ok, err)
 		}
+	}
+	if ok, err := found(f.Ports.Docs.Get(ctx, record.FileKey(expiring.ID))); ok || err != nil {
+		return fmt.Errorf("the document of an expired file is there: %v, %w", ok, err)
 	}
 	urgent := f.resource("subscriptions", host.UrgentQueue("small"))
 	return until(ctx, "the work is sent again", func() (bool, error) { return f.PubSub.Waiting(urgent) > 0, nil })
