@@ -91,6 +91,9 @@ locals {
     for s in r.secrets : "${who}-${s}" => { who = who, secret = s }
   }]...)
 
+  # Clients of the API may delete the files of a run, and nothing else of it.
+  removes_of_runs = { "api-remove" = ["completions.jsonl", "errors.jsonl"] }
+
   # The beginning of the names of objects in conditions.
   objects     = "projects/_/buckets/${var.settings.bucket}/objects/${var.settings.prefix}"
   of_database = "resource.name == \"projects/${local.project}/databases/${var.settings.database}\""
@@ -103,9 +106,12 @@ resource "google_storage_bucket_iam_member" "objects" {
   member   = google_service_account.program[each.value.who].member
   condition {
     title = "${local.name}-${each.key}"
-    expression = join(" || ", [
-      for k in each.value.keys : "resource.name.startsWith(\"${local.objects}${k}\")"
-    ])
+    expression = join(" || ", concat(
+      [for k in each.value.keys : "resource.name.startsWith(\"${local.objects}${k}\")"],
+      [for file in lookup(local.removes_of_runs, each.key, []) :
+        "resource.name.startsWith(\"${local.objects}${local.runs}\") && resource.name.endsWith(\"/${file}\")"
+      ],
+    ))
   }
 }
 

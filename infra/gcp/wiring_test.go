@@ -172,12 +172,12 @@ func TestProgramsMayPublishWhatTheySend(t *testing.T) {
 	}
 }
 
-// Objects that others wrote are not removed, and so not replaced, but for the files of the API: only
-// scratch objects below pending/ are.
+// Objects that others wrote are not removed, and so not replaced, but for the files of the API, which
+// also removes those of runs for its clients: only scratch objects below pending/ are.
 func TestObjectsAreNeverReplaced(t *testing.T) {
 	t.Parallel()
 	d := newWorkspace(t, nil).planned(t)
-	removing := 0
+	removing, ofRuns := 0, 0
 	for _, g := range d.of("google_storage_bucket_iam_member") {
 		condition := g.Values.block("condition").text("expression")
 		if strings.HasSuffix(g.Values.text("role"), "_objects_remove)") {
@@ -185,7 +185,15 @@ func TestObjectsAreNeverReplaced(t *testing.T) {
 			for _, part := range strings.Split(condition, " || ") {
 				isFile := strings.Contains(part, "/objects/team-a/"+record.FilesPrefix) &&
 					!strings.Contains(g.Address, "worker") && !strings.Contains(g.Address, "trainer")
-				if !isFile && !strings.Contains(part, "/objects/team-a/"+record.PendingPrefix) {
+				const objects = `resource.name.startsWith("projects/_/buckets/acme-rollout/objects/team-a/`
+				const runs = objects + record.RunsPrefix + `") && `
+				ofRun := strings.Contains(g.Address, "api-remove") &&
+					(part == runs+`resource.name.endsWith("/`+record.CompletionsFile+`")` ||
+						part == runs+`resource.name.endsWith("/`+record.ErrorsFile+`")`)
+				if ofRun {
+					ofRuns++
+				}
+				if !isFile && !ofRun && !strings.Contains(part, "/objects/team-a/"+record.PendingPrefix) {
 					t.Errorf("%s may remove %s", g.Values.text("member"), part)
 				}
 			}
@@ -195,8 +203,8 @@ func TestObjectsAreNeverReplaced(t *testing.T) {
 			t.Errorf("workers may create the files of runs: %s", condition)
 		}
 	}
-	if removing == 0 {
-		t.Error("no program may remove its scratch objects")
+	if removing == 0 || ofRuns != 2 {
+		t.Errorf("%d programs may remove scratch objects, and the API %d files of a run, want 2", removing, ofRuns)
 	}
 }
 

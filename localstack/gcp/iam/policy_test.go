@@ -18,7 +18,8 @@ func sample(t *testing.T) *Policy {
 	p, err := New([]Grant{
 		{"read", plan, "projects/acme-ml/roles/read", bucket,
 			`resource.name.startsWith("projects/_/buckets/b/objects/work/") || ` +
-				`resource.name == "projects/_/buckets/b/objects/x"`},
+				`resource.name == "projects/_/buckets/b/objects/x" || ` +
+				`resource.name.startsWith("projects/_/buckets/b/objects/runs/") && resource.name.endsWith("/errors.jsonl")`},
 		{"publish", plan, "roles/pubsub.publisher", topic, ""},
 		{"documents", plan, "projects/acme-ml/roles/documents", "projects/acme-ml",
 			`resource.name == "projects/acme-ml/databases/rollout"`},
@@ -39,8 +40,11 @@ func TestRequestIsAllowedByAGrantOnItsResource(t *testing.T) {
 		request Request
 		want    bool
 	}{
-		"an object below the prefix":    {Request{plan, "storage.objects.get", bucket + "/objects/work/r/1"}, true},
-		"the object of the name":        {Request{plan, "storage.objects.get", bucket + "/objects/x"}, true},
+		"an object below the prefix": {Request{plan, "storage.objects.get", bucket + "/objects/work/r/1"}, true},
+		"the object of the name":     {Request{plan, "storage.objects.get", bucket + "/objects/x"}, true},
+		"an object of both ends": {
+			Request{plan, "storage.objects.get", bucket + "/objects/runs/r/errors.jsonl"}, true},
+		"an object of one end":          {Request{plan, "storage.objects.get", bucket + "/objects/y/errors.jsonl"}, false},
 		"an object beside it":           {Request{plan, "storage.objects.get", bucket + "/objects/xy"}, false},
 		"an object of another prefix":   {Request{plan, "storage.objects.get", bucket + "/objects/runs/r"}, false},
 		"another bucket of that prefix": {Request{plan, "storage.objects.get", bucket + "2/objects/work/r"}, false},
@@ -91,8 +95,10 @@ func TestGrantsBesideWhichAnotherOneAllowsAreNotNeeded(t *testing.T) {
 func TestWhatIsNotKnownIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, g := range map[string]Grant{
-		"the permissions of roles/editor":   {"a", plan, "roles/editor", topic, ""},
-		`the condition "request.time < x"`:  {"a", plan, "roles/run.invoker", topic, "request.time < x"},
+		"the permissions of roles/editor":  {"a", plan, "roles/editor", topic, ""},
+		`the condition "request.time < x"`: {"a", plan, "roles/run.invoker", topic, "request.time < x"},
+		"has 13 logical operators": {"a", plan, "roles/run.invoker", topic,
+			`resource.name == "x"` + strings.Repeat(` || resource.name == "x"`, 13)},
 		`the condition "resource.name == "`: {"a", plan, "roles/run.invoker", topic, "resource.name == "},
 	} {
 		if _, err := New([]Grant{g}, nil); err == nil || !strings.Contains(err.Error(), want) {

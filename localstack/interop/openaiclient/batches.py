@@ -60,6 +60,17 @@ def whole_life():
         assert r["response"]["body"]["choices"][0]["message"]["content"], r
     out = client.files.retrieve(b.output_file_id)
     assert out.purpose == "batch_output" and out.bytes > 0, out
+    assert client.files.delete(out.id).deleted
+    gone(out.id)
+
+
+def gone(file_id):
+    for call in (client.files.retrieve, client.files.content, client.files.delete):
+        try:
+            call(file_id)
+        except openai.NotFoundError:
+            continue
+        raise AssertionError(f"a deleted file is still there for {call.__name__}")
 
 
 def all_bad():
@@ -208,12 +219,7 @@ def errors():
 def deleted():
     f = upload(request(1) + "\n")
     assert client.files.delete(f.id).deleted
-    try:
-        client.files.retrieve(f.id)
-    except openai.NotFoundError:
-        pass
-    else:
-        raise AssertionError("a deleted file is still there")
+    gone(f.id)
 
 
 def models():
