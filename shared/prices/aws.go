@@ -20,7 +20,7 @@ const (
 // and from zone to zone: less than half of the list price is usual for GPUs of this size.
 // The prices of all machines are those that AWS's price list API gave on 2026-01-19, as
 // karpenter keeps them (zz_generated.pricing_aws.go of aws/karpenter-provider-aws).
-// The requests are those of runs of 65 and 257 shards, and of telling the end of a run.
+// The requests are those of runs of 257 shards, and of telling the end of a run.
 func aws() cost.Prices {
 	return cost.Prices{
 		Date:   "2025-11",
@@ -49,8 +49,8 @@ func aws() cost.Prices {
 			{Name: SecretRequests, Price: 0.05 / 10_000},
 			{Name: BusEvents, Price: 1.00 / 1e6, Run: 1},
 			{Name: LambdaCalls, Function: true, Price: 0.20 / 1e6, Run: 4, Shard: 0.15},
-			// Of arm64. Two counts on a busy machine gave 0.03 and 0.08 a shard: the larger one.
-			{Name: LambdaTime, Function: true, Price: 0.0000133334, Run: 0.2, Shard: 0.08},
+			// Of arm64, counted on a quiet machine.
+			{Name: LambdaTime, Function: true, Price: 0.0000133334, Run: 0.2, Shard: 0.03},
 			{Name: LambdaLogs, Function: true, Price: 0.50, Run: 1.5e-6, Shard: 5e-8},
 		},
 	}

@@ -31,7 +31,7 @@ const (
 // L4 it is near 40 %, for the machines of trainings 17 to 27 %, which counts as 22 %. The prices
 // of the latter are those that the API of the billing catalog gave, as SkyPilot keeps them
 // (catalogs/v5/gcp/vms.csv of skypilot-org/skypilot-catalog, commit 0129130, read on 2026-11-30).
-// The requests are those of a run of 65 shards.
+// The requests are those of runs of 65 to 136 shards.
 func gcp() cost.Prices {
 	return cost.Prices{
 		Date: "2025-11",
@@ -50,15 +50,15 @@ func gcp() cost.Prices {
 			"n2-standard-8/" + cost.Spot: 0.22, "n2d-standard-8/" + cost.Spot: 0.22, "c2-standard-8/" + cost.Spot: 0.22,
 		},
 		Positions: []cost.Position{
-			{Name: StorageClassA, Price: 0.005 / 1000, Run: 11, Shard: 1.02, MachineHour: 60},
-			{Name: StorageClassB, Price: 0.0004 / 1000, Run: 15, Shard: 2.06},
-			{Name: FirestoreWrites, Price: 0.09 / 100_000, Run: 12, Shard: 2.06, MachineHour: 440},
-			{Name: FirestoreReads, Price: 0.03 / 100_000, Run: 5, Shard: 1.8, MachineHour: 1600},
+			{Name: StorageClassA, Price: 0.005 / 1000, Run: 11, Shard: 1.1, MachineHour: 60},
+			{Name: StorageClassB, Price: 0.0004 / 1000, Run: 15, Shard: 2.5},
+			{Name: FirestoreWrites, Price: 0.09 / 100_000, Run: 12, Shard: 2.5, MachineHour: 375},
+			{Name: FirestoreReads, Price: 0.03 / 100_000, Run: 5, Shard: 2.1, MachineHour: 1600},
 			{Name: FirestoreDeletes, Price: 0.01 / 100_000},
-			{Name: PubSubKB, Price: 40.0 / (1 << 30), Run: 20, Shard: 2.7},
+			{Name: PubSubKB, Price: 40.0 / (1 << 30), Run: 20, Shard: 3.2},
 			{Name: CloudRunCalls, Function: true, Price: 0.40 / 1e6, Run: 5, Shard: 1.02},
-			{Name: CloudRunCPU, Function: true, Price: 0.000024, Run: 0.7, Shard: 0.13},
-			{Name: CloudRunMemory, Function: true, Price: 0.0000025, Run: 0.8, Shard: 0.15},
+			{Name: CloudRunCPU, Function: true, Price: 0.000024, Run: 0.7, Shard: 0.16},
+			{Name: CloudRunMemory, Function: true, Price: 0.0000025, Run: 0.8, Shard: 0.17},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -16,7 +17,8 @@ func exampleMeasurement() measurement {
 		return fakeaws.RequestKind{Service: service, Operation: operation, Resource: about, Caller: caller}
 	}
 	return measurement{
-		options: options{workers: 1, rate: 10}, Shards: 2, Samples: 1000, Seconds: 50, WorkerSeconds: 100, DeadLetters: 4,
+		options: options{workers: 1, rate: 10}, Shards: 2, Samples: 1000, Seconds: 50, WorkerSeconds: 100,
+		Billed: 0.0001, DeadLetters: 4,
 		PolledQueues: 1,
 		Run: map[fakeaws.RequestKind]fakeaws.Count{
 			k(fakeaws.S3, "PutObject", "work", "worker"):                       {Requests: 2},
@@ -86,6 +88,12 @@ func TestRunIsPriced(t *testing.T) {
 	}
 	ours, _ := total(r.Ours)
 	periodic, _ := total(r.Time)
+	// The user's uploads are not billed.
+	counted := 3*usEast1.S3Put + 5*usEast1.S3Get + 18*usEast1.Write + 3*usEast1.Read + (4+7)*usEast1.SQS +
+		3*usEast1.Invocation + 2*1769.0/1024*usEast1.GBSecond + 3*350e-9*usEast1.LogGB
+	if !near(r.CountedDollars, counted) || r.BilledDollars != 0.0001 {
+		t.Errorf("counted $%v, want $%v; billed $%v", r.CountedDollars, counted, r.BilledDollars)
+	}
 	if !near(r.Million, ours+periodic) || !near(r.Times, r.NaiveMillion/r.Million) {
 		t.Errorf("%+v", r)
 	}
@@ -118,10 +126,14 @@ func TestTrainingIsPriced(t *testing.T) {
 
 func TestPricesThatAreNotAllowedAreErrors(t *testing.T) {
 	t.Parallel()
+	const apart = "the run's summary bills $%s for requests and functions, counted are $0.00200, allowed are 10 %% of " +
+		"difference: correct the counts in shared/prices"
 	for want, r := range map[string]Report{
-		"": {Million: 0.06, MonthDollars: 1},
+		"": {Million: 0.06, MonthDollars: 1, CountedDollars: 0.002, BilledDollars: 0.00219},
 		"a million samples: $0.061, allowed are $0.06": {Million: 0.061},
 		"an idle month: $1.020, allowed are $1.00":     {MonthDollars: 1.02},
+		fmt.Sprintf(apart, "0.00221"):                  {CountedDollars: 0.002, BilledDollars: 0.00221},
+		fmt.Sprintf(apart, "0.00179"):                  {CountedDollars: 0.002, BilledDollars: 0.00179},
 	} {
 		if err := r.check(); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%+v: %v, want %q", r, err, want)

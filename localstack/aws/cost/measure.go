@@ -36,6 +36,7 @@ type measurement struct {
 	Shards, Samples int     // as planned
 	Seconds         float64 // duration of the run
 	WorkerSeconds   float64 // sum of the times of its workers until its end
+	Billed          float64 // dollars of the control plane, as the run's summary has them
 	// Run are the requests of the run, Minute those of all idle minutes together,
 	// without a run and without workers, Hour those of the hourly scan for uploads.
 	Run          map[fakeaws.RequestKind]fakeaws.Count
@@ -53,7 +54,8 @@ const pool = "default"
 const patience = 15 * time.Minute // for the run to end
 
 // deployment is the text of a config like that of the README, with another
-// inference server and idle time.
+// inference server and idle time. The price makes the time of machines count, whose type is not
+// known here.
 func (o options) deployment(url string) string {
 	return deploymentNamed("c") + fmt.Sprintf(`[cloud.fleet]
 max_machines = %d
@@ -68,6 +70,7 @@ items = %d
 [[pool]]
 name = %q
 model = "fake"
+price = 0.25
 `, o.workers, url+"/v1", o.items, pool)
 }
 
@@ -109,13 +112,15 @@ func measure(ctx context.Context, o options) (measurement, error) {
 	}
 	defer s.Close()
 	began := time.Now()
+	var summary record.Summary
 	id, err := upload(ctx, s, d, m.Samples)
 	if err == nil {
-		m.Shards, err = end(ctx, s, id)
+		summary, err = end(ctx, s, id)
 	}
 	if err != nil {
 		return m, err
 	}
+	m.Shards, m.Billed = summary.Shards, summary.Cost.Functions+summary.Cost.Storage
 	m.Seconds = time.Since(began).Seconds()
 	_, peak, _ := s.Groups.Size(d.Cloud.FleetName(pool))
 	m.WorkerSeconds = m.Seconds * float64(peak)
@@ -144,8 +149,8 @@ func upload(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, sampl
 	return identity.UploadRun(d.Bucket, info.Key, info.Version), nil
 }
 
-// end waits until the run has ended and returns its number of shards.
-func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (shards int, err error) {
+// end waits until the run has ended and returns its summary.
+func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (summary record.Summary, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -153,21 +158,21 @@ func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (shards in
 	for {
 		r, _, err := s.Stack.Ports.Blobs.Get(ctx, record.OutputKey(id, record.SummaryFile), blob.GetOptions{})
 		if err == nil {
-			var summary record.Summary
 			err = json.NewDecoder(r).Decode(&summary)
 			_ = r.Close() // read only
 			if err == nil && summary.Failed > 0 {
 				err = fmt.Errorf("%d of %d items failed", summary.Failed, summary.Items)
 			}
-			return summary.Shards, err
+			return summary, err
 		}
 		if !fault.Is(err, fault.NotFound) && ctx.Err() == nil {
-			return 0, err
+			return summary, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0, errors.Join(ctx.Err(), errors.New("the run has not ended; logs: "+s.Logs("coordinate")+s.Logs("reclaim")))
+			return summary, errors.Join(ctx.Err(),
+				errors.New("the run has not ended; logs: "+s.Logs("coordinate")+s.Logs("reclaim")))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -34,6 +35,11 @@ type Report struct {
 	Million      float64 `json:"dollars_a_million"`
 	NaiveMillion float64 `json:"dollars_a_million_naive"`
 	Times        float64 `json:"times_below_naive"`
+
+	// CountedDollars is the price of all counted requests and functions of the run, and
+	// BilledDollars what its summary says of them.
+	CountedDollars float64 `json:"dollars_counted"`
+	BilledDollars  float64 `json:"dollars_billed"`
 
 	Month          []Line  `json:"idle_month"`
 	MonthDollars   float64 `json:"dollars_idle_month"`
@@ -66,7 +72,12 @@ const (
 	mostForMonth   = 1.0  // without work
 )
 
-// check returns an error for each price that is not allowed.
+// mostApart is the largest allowed difference between the dollars of a summary and the counted
+// ones, as a part of these.
+const mostApart = 0.10
+
+// check returns an error for each price that is not allowed, and for a bill that does not agree
+// with what was counted.
 func (r Report) check() (err error) {
 	for _, price := range []struct {
 		what          string
@@ -75,6 +86,11 @@ func (r Report) check() (err error) {
 		if price.have > price.allowed {
 			err = errors.Join(err, fmt.Errorf("%s: $%.3f, allowed are $%.2f", price.what, price.have, price.allowed))
 		}
+	}
+	if apart := math.Abs(r.BilledDollars - r.CountedDollars); apart > mostApart*r.CountedDollars {
+		err = errors.Join(err, fmt.Errorf("the run's summary bills $%.5f for requests and functions, counted are $%.5f, "+
+			"allowed are %.0f %% of difference: correct the counts in shared/prices", r.BilledDollars, r.CountedDollars,
+			100*mostApart))
 	}
 	return err
 }
@@ -130,6 +146,9 @@ func newReport(m measurement, p prices) Report {
 	work, _ := total(r.Ours)
 	spent, _ := total(r.Time)
 	r.Million = work + spent
+	counted, _ := total(ours.lines(p, 1))
+	beside, _ := total(requests(m.Run, periodic).lines(p, 1))
+	r.CountedDollars, r.BilledDollars = counted+beside, m.Billed
 	r.NaiveMillion, _ = total(r.Naive)
 	r.Times = r.NaiveMillion / r.Million
 
@@ -219,6 +238,7 @@ func (r Report) write(w io.Writer) error {
 	table("WITHOUT SHARDS", r.Naive)
 	fmt.Fprintf(t, "\na million samples: $%.3f; without shards: $%.2f, %.0f times as much\n", r.Million,
 		r.NaiveMillion, r.Times)
+	fmt.Fprintf(t, "this run: counted $%.5f, billed by its summary $%.5f\n", r.CountedDollars, r.BilledDollars)
 	fmt.Fprintf(t, "\n%d idle minutes:\n", minutes)
 	requests("MINUTE", r.Minute)
 	fmt.Fprint(t, "\nonce an hour beside:\n")

@@ -12,6 +12,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/cost"
 	"rollout/shared/core/identity"
+	"rollout/shared/record"
 )
 
 // The training that is counted.
@@ -58,9 +59,9 @@ func measureTraining(ctx context.Context, programs fakeaws.Programs) (training, 
 	began := time.Now()
 	id, err := uploadTraining(ctx, s, d)
 	if err == nil {
-		var shards int
-		if shards, err = end(ctx, s, id); err == nil && shards != 1 {
-			err = fmt.Errorf("the training has %d shards, want 1: it was refused", shards)
+		var summary record.Summary
+		if summary, err = end(ctx, s, id); err == nil && summary.Shards != 1 {
+			err = fmt.Errorf("the training has %d shards, want 1: it was refused", summary.Shards)
 		}
 	}
 	return training{time.Since(began).Seconds(), s.Meter.Counts(), s.Calls(), d.InstanceTypesOf(trainers)[0]}, err

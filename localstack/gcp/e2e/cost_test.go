@@ -283,8 +283,13 @@ func sum(a, b map[string]float64) map[string]float64 {
 	return out
 }
 
-// mostForMonth is the bound of an idle month in US dollars.
-const mostForMonth = 1.0
+// mostForMonth is the bound of an idle month in US dollars, mostApart that of the difference between
+// what the summaries of all workloads bill for requests and functions and what was counted, as a part
+// of it.
+const (
+	mostForMonth = 1.0
+	mostApart    = 0.10
+)
 
 // workload is a run, and how fast it is answered.
 type workload struct {
@@ -316,21 +321,30 @@ func TestCost(t *testing.T) {
 		t.Skip("SKIPPED: it counts requests for minutes; run make cost")
 	}
 	b := newBill()
-	in := deployConfig(t, faults{bill: b}, mockPool)
+	in := deployConfig(t, faults{bill: b}, mockPool+"price = 0.25\n") // so that machine time counts in the bill
 	llm, err := fakellm.New(fakellm.Config{Model: "mock", Latency: 200 * time.Millisecond, Spread: 0.5, Tokens: 120})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engine := httptest.NewServer(llm)
 	defer engine.Close()
+	counted, billed := 0.0, 0.0
 	for _, w := range workloads {
-		in.costWork(t, b, w, engine.URL+"/v1")
+		c, s := in.costWork(t, b, w, engine.URL+"/v1")
+		counted, billed = counted+c, billed+s
+	}
+	apart := math.Abs(billed-counted) / counted
+	t.Logf("difference between what is billed and what is counted: %.3f, allowed are %.2f", apart, mostApart)
+	if apart > mostApart {
+		t.Errorf("the summaries bill $%.5f for requests and functions, counted are $%.5f, allowed are %.0f %% of "+
+			"difference: correct the counts in shared/prices", billed, counted, 100*mostApart)
 	}
 	in.costIdle(t, b)
 }
 
-// costWork prices a workload.
-func (in *installation) costWork(t *testing.T, b *bill, w workload, engine string) {
+// costWork prices a workload. It returns the dollars of its run: those of all that was counted, and
+// those that the run's summary has for requests and functions.
+func (in *installation) costWork(t *testing.T, b *bill, w workload, engine string) (counted, billed float64) {
 	t.Helper()
 	b.take()
 	_, stored := in.storageRequests(nil)
@@ -339,12 +353,15 @@ func (in *installation) costWork(t *testing.T, b *bill, w workload, engine strin
 	stop()
 	objects, _ := in.storageRequests(stored)
 	objects[classA] -= 2 // the user's own uploads
-	c, shards, samples := b.take(), in.shards(t, id), float64(w.samples)
+	c, summary, samples := b.take(), in.summary(t, id), float64(w.samples)
+	shards := float64(summary.Shards)
 	t.Logf("%s: %.0f samples in %.0f shards by %d workers in %.0f s, %.1f a second each", w.name, samples, shards,
 		w.workers, seconds, samples/seconds/float64(w.workers))
 	t.Logf("seconds of functions: %v; documents: %v", c.billed, c.documents)
 	million := price(t, "the work for a million samples", scale(sum(c.work, objects), 1e6/samples)) +
 		price(t, "what the workers ask for by time", scale(c.periodic, 1e6/samples))
+	counted, billed = million*samples/1e6, summary.Cost.Functions+summary.Cost.Storage
+	t.Logf("this run: counted $%.5f, billed by its summary $%.5f", counted, billed)
 	for _, bound := range []struct {
 		what        string
 		have, allow float64
@@ -358,6 +375,7 @@ func (in *installation) costWork(t *testing.T, b *bill, w workload, engine strin
 			t.Errorf("%s: %s: %.4f, allowed are %.2f", w.name, bound.what, bound.have, bound.allow)
 		}
 	}
+	return counted, billed
 }
 
 // costIdle prices a month of idle minutes.
@@ -423,19 +441,18 @@ func (in *installation) costRun(t *testing.T, w workload) (id identity.RunID, se
 	return id, time.Since(began).Seconds()
 }
 
-// shards returns the number of shards of a run that has ended.
-func (in *installation) shards(t *testing.T, id identity.RunID) float64 {
+// summary returns the summary of a run that has ended.
+func (in *installation) summary(t *testing.T, id identity.RunID) (summary record.Summary) {
 	t.Helper()
 	r, _, err := in.Ports.Blobs.Get(t.Context(), record.OutputKey(id, record.SummaryFile), blob.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close() // read only
-	var summary record.Summary
 	if err := json.NewDecoder(r).Decode(&summary); err != nil || summary.Failed > 0 {
 		t.Fatalf("%d items failed, %v", summary.Failed, err)
 	}
-	return float64(summary.Shards)
+	return summary
 }
 
 // costWorkers starts workers with the engine, and so many requests in flight each, until
