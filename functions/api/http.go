@@ -40,6 +40,7 @@ import (
 //	GET  /v1/runs/{id}/items/{index}  ItemDetail
 //	GET  /v1/runs/{id}/rollout        RolloutDetail, of a rollout
 //	GET  /v1/runs/{id}/training       TrainingDetail, of a training
+//	GET  /v1/runs/{id}/trials?after=  TrialGrid, of a run of trials; see package diagnosis
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
@@ -113,6 +114,7 @@ func (s *Service) routes() map[string]methods {
 		"/v1/runs/{id}/items/{index}": {http.MethodGet: s.getItem},
 		"/v1/runs/{id}/rollout":       {http.MethodGet: s.getRollout},
 		"/v1/runs/{id}/training":      {http.MethodGet: s.getTraining},
+		"/v1/runs/{id}/trials":        {http.MethodGet: s.getTrials},
 		"/v1/runs/{id}/pause":         {http.MethodPost: s.steer(s.Pause)},
 		"/v1/runs/{id}/resume":        {http.MethodPost: s.steer(s.Resume)},
 		"/v1/runs/{id}/stop":          {http.MethodPost: s.steer(s.Stop)},

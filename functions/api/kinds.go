@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"rollout/shared/config"
@@ -77,6 +78,36 @@ func (s *Service) getRollout(r *http.Request) (int, any, error) {
 	out.Guidance, err = fitting(revisions, guidanceBytes, maxRevision)
 	slices.Reverse(out.Guidance)
 	return http.StatusOK, out, err
+}
+
+// getTrials answers with a page of the grid of trials: the tasks from the number `after` on. It has
+// fewer tasks if an answer has no room for all.
+func (s *Service) getTrials(r *http.Request) (int, any, error) {
+	from := 0
+	if v := r.URL.Query().Get("after"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return 0, nil, fault.New(fault.Invalid, "after=%.40s must be the next of the page before", v)
+		}
+		from = n
+	}
+	g, err := s.explainer.Trials(r.Context(), runOf(r), from)
+	if err != nil {
+		return 0, nil, err
+	}
+	for len(g.Rows) > 1 {
+		b, err := json.Marshal(g)
+		if err != nil {
+			return 0, nil, err
+		}
+		if len(b) <= pageBytes {
+			break
+		}
+		g.Rows = g.Rows[:(len(g.Rows)+1)/2]
+		next := g.Rows[len(g.Rows)-1].Number + 1
+		g.Next = &next
+	}
+	return http.StatusOK, g, nil
 }
 
 // TrainingDetail is how a training went on, as GET /v1/runs/{id}/training answers it.

@@ -113,6 +113,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	f.stage(runB, rollout.Stage{Input: 2, Kind: rollout.Ending, Guidance: map[string]int{"refunds": 0}})
 	train := endedID(1)
 	f.ofKind(train, config.KindTrain, run.Running)
+	compared := endedID(2)
+	f.ofKind(compared, config.KindTrials, run.Running)
 	f.endedRuns(1)
 	f.put("prompts/x.jsonl", []byte("{}\n"))
 	f.put("prompts/bad.csv", []byte("{}\n"))
@@ -136,6 +138,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/v1/runs/B/rollout", "/v1/runs/{id}/rollout", "", 200},
 		{"GET", "/v1/runs/A/rollout", "/v1/runs/{id}/rollout", "", 404},
 		{"GET", "/v1/runs/T/training", "/v1/runs/{id}/training", "", 200},
+		{"GET", "/v1/runs/C/trials", "/v1/runs/{id}/trials", "", 200},
+		{"GET", "/v1/runs/A/trials", "/v1/runs/{id}/trials", "", 404},
 		{"POST", "/v1/runs/A/pause", "/v1/runs/{id}/pause", `{"reason":"lunch"}`, 202},
 		{"POST", "/v1/runs/A/resume", "/v1/runs/{id}/resume", "", 202},
 		{"POST", "/v1/runs/A/stop", "/v1/runs/{id}/stop", "", 202},
@@ -144,7 +148,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/v1/overview", "/v1/overview", "", 200},
 		{"GET", "/v1/openapi.json", "/v1/openapi.json", "", 200},
 	} {
-		for short, id := range map[string]string{"/A": string(runA), "/B": string(runB), "/T": string(train)} {
+		for short, id := range map[string]string{"/A": string(runA), "/B": string(runB), "/T": string(train),
+			"/C": string(compared)} {
 			q.path = strings.Replace(q.path, short, "/"+id, 1)
 		}
 		asked[q.method+" "+q.route] = true

@@ -80,6 +80,7 @@ type Explainer struct {
 	// deployment has the settings of the engines.
 	deployment config.Deployment
 	samples    samples // of failures
+	grids      grids   // of runs of trials
 }
 
 // NewExplainer returns the explainer of a deployment, which reads through r.

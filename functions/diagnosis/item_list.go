@@ -59,6 +59,18 @@ func (x *Explainer) list(p status.Progress) *lister {
 	return &lister{x: x, p: p, docs: map[int]shard.Doc{}, began: x.ports.Clock.Now()}
 }
 
+// open opens the files of a run that has ended, as far as it has some.
+func (l *lister) open(ctx context.Context) (err error) {
+	if !l.p.State.Phase.Ended() {
+		return nil
+	}
+	l.entries, err = result.OpenJoined(ctx, l.x.ports.Blobs, l.p.Manifest.Run)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
 func (l *lister) close() {
 	if l.entries != nil {
 		_ = l.entries.Close() // opened for reading: closing loses nothing
@@ -68,11 +80,8 @@ func (l *lister) close() {
 // each calls visit for the items from an index on, until it returns false, in which case that item
 // is next, or until the bounds of a page are reached. next is nil at the end of what is planned.
 func (l *lister) each(ctx context.Context, from uint64, visit func(listed) (bool, error)) (next *uint64, err error) {
-	if l.p.State.Phase.Ended() {
-		l.entries, err = result.OpenJoined(ctx, l.x.ports.Blobs, l.p.Manifest.Run)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, err
-		}
+	if err := l.open(ctx); err != nil {
+		return nil, err
 	}
 	last := max(l.p.State.Shards, l.p.Plan.Shards)
 	if l.p.State.Phase.Ended() {

@@ -13,7 +13,7 @@ import (
 // views are all views of the page, by name.
 var views = map[string]string{
 	"runs": "#/", "run": "#/runs/" + scriptedRun, "items": "#/runs/" + scriptedRun + "/items",
-	"item": "#/runs/" + scriptedRun + "/items/42", "machines": "#/machines",
+	"item": "#/runs/" + scriptedRun + "/items/42", "machines": "#/machines", "trials": "#/runs/" + scriptedTrials,
 }
 
 // shows waits until the page shows a text.
@@ -43,7 +43,7 @@ func TestPageFitsEveryWindow(t *testing.T) {
 	api := startScripted(t, 2_000)
 	b := Start(t)
 	ready := map[string]string{"runs": "not a run", "run": "Files", "items": "Next page", "item": "What happened",
-		"machines": "gpu-17"}
+		"machines": "gpu-17", "trials": "django-00024"}
 	for window, size := range map[string]Size{"desk": Desk, "phone": {360, 740}} {
 		for view, address := range views {
 			p := b.Open(api.url+"/"+address, size)
@@ -506,6 +506,55 @@ func TestKindsAddTheirViews(t *testing.T) {
 	p.do(`document.getElementById("training").scrollIntoView()`)
 	p.Screenshot("training")
 	if problems := p.Problems(); len(problems) > 0 {
+		t.Errorf("problems: %q", problems)
+	}
+}
+
+// TestGridOfTrialsFills looks at trials that are in flight, whose run then ends: the cells fill, and the variants are
+// compared, the best first. Each trial is a link, and has a sign and words, whatever its colour is.
+func TestGridOfTrialsFills(t *testing.T) {
+	t.Parallel()
+	api := startScripted(t, 2_000)
+	b := Start(t)
+	phone := b.Open(api.url+"/"+views["trials"], Size{360, 740})
+	phone.shows("Tasks 1 to 25")
+	phone.do(`document.getElementById("trials").scrollIntoView()`)
+	phone.Screenshot("phone")
+	p := b.Open(api.url+"/"+views["trials"], Desk)
+	p.shows("Tasks 1 to 25 of 40, 3 times under each variant")
+	p.do(`document.getElementById("trials").scrollIntoView()`)
+	p.Screenshot("running")
+	inFlight := `document.querySelectorAll(".trials .mark[aria-label*='in flight']").length`
+	if n := Eval[int](p, inFlight); n < 10 {
+		t.Errorf("%d trials are in flight, want several", n)
+	}
+	if Eval[bool](p, `[...document.querySelectorAll(".mark")].some((m) => !m.ariaLabel || !m.innerText.trim())`) {
+		t.Error("a trial has no sign, or no words")
+	}
+	if Eval[bool](p, `document.body.innerText.includes("95 % interval")`) {
+		t.Error("the variants are compared before the end")
+	}
+	api.set(func() {
+		run := scriptedTrialsStatus("completed_with_errors")
+		run["ended_at"] = "2026-03-01T12:20:00Z"
+		api.answers["/v1/runs/"+scriptedTrials], api.answers["/v1/runs/"+scriptedTrials+"/trials"] = run, scriptedGrid(true)
+	})
+	p.shows("95 % interval")
+	p.WaitFor(inFlight + " === 0")
+	p.do(`document.getElementById("trials").scrollIntoView()`)
+	p.Screenshot("ended")
+	leaders := Eval[[]string](p, `[...document.querySelectorAll(".leaders tbody th")].map((e) => e.innerText)`)
+	if !slices.Equal(leaders, []string{"terse", "step-by-step", "plain"}) {
+		t.Errorf("the variants are %q, want the best first", leaders)
+	}
+	p.do(`document.querySelector(".mark").focus()`)
+	p.Press("\r")
+	p.WaitFor(`location.hash.endsWith("/items/0")`)
+	p.do("history.back()")
+	p.click("Next tasks")
+	p.WaitFor(`location.hash.endsWith("?trials=25")`)
+	problems := slices.DeleteFunc(p.Problems(), func(s string) bool { return strings.Contains(s, "/items/0") })
+	if len(problems) > 0 { // besides that the script has no such item
 		t.Errorf("problems: %q", problems)
 	}
 }

@@ -37,7 +37,11 @@ type scriptedAPI struct {
 	down     bool           // whether connections are cut
 }
 
-const scriptedRun = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+// The runs of the script: a batch, and a run of trials.
+const (
+	scriptedRun    = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+	scriptedTrials = "01JD2ZQ4T5W0M1X9YB7R3K8CVF"
+)
 
 type object = map[string]any
 
@@ -46,15 +50,19 @@ func startScripted(t *testing.T, items int) *scriptedAPI {
 	s := &scriptedAPI{t: t, statuses: map[string]int{}, changed: make(chan struct{}), noted: make(chan struct{}),
 		asked: map[string]int{}, stream: true}
 	s.answers = map[string]any{
-		"/v1/session":                           object{"needed": false, "signed_in": false},
-		"/v1/runs":                              object{"runs": []any{scriptedStatus(items)}, "next": nil, "ended": 0},
-		"/v1/runs/" + scriptedRun:               scriptedStatus(items),
-		"/v1/overview":                          scriptedOverview(),
-		"/v1/runs/" + scriptedRun + "/history":  scriptedHistory(items),
-		"/v1/runs/" + scriptedRun + "/errors":   scriptedErrors(),
-		"/v1/runs/" + scriptedRun + "/items":    nil, // pages are made as they are asked for
-		"/v1/runs/" + scriptedRun + "/items/41": scriptedItem(41, "case-041"),
-		"/v1/runs/" + scriptedRun + "/items/42": scriptedItem(42, "case-042"),
+		"/v1/session":                             object{"needed": false, "signed_in": false},
+		"/v1/runs":                                object{"runs": []any{scriptedStatus(items)}, "next": nil, "ended": 0},
+		"/v1/runs/" + scriptedRun:                 scriptedStatus(items),
+		"/v1/overview":                            scriptedOverview(),
+		"/v1/runs/" + scriptedRun + "/history":    scriptedHistory(items),
+		"/v1/runs/" + scriptedRun + "/errors":     scriptedErrors(),
+		"/v1/runs/" + scriptedRun + "/items":      nil, // pages are made as they are asked for
+		"/v1/runs/" + scriptedRun + "/items/41":   scriptedItem(41, "case-041"),
+		"/v1/runs/" + scriptedRun + "/items/42":   scriptedItem(42, "case-042"),
+		"/v1/runs/" + scriptedTrials:              scriptedTrialsStatus("running"),
+		"/v1/runs/" + scriptedTrials + "/trials":  scriptedGrid(false),
+		"/v1/runs/" + scriptedTrials + "/history": scriptedHistory(360),
+		"/v1/runs/" + scriptedTrials + "/errors":  object{"classes": []any{}, "finish_reasons": object{}},
 	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -331,4 +339,64 @@ func scriptedItem(index int, id string) object {
 		"where": object{"item": index, "id": id, "item_id": "9f2b7c", "file": "prompts/nightly-refunds.jsonl",
 			"line": index + 1, "state": "done", "story": []any{"attempt 1: the server broke off",
 				"attempt 2: answered after 2.1s"}, "next": ""}}
+}
+
+// scriptedTrialsStatus is a run of trials in a phase: 25 of 40 tasks under three variants, three times each.
+func scriptedTrialsStatus(phase string) object {
+	s := scriptedStatus(360)
+	s["run_id"], s["name"], s["kind"], s["phase"] = scriptedTrials, "agents", "trials", phase
+	return s
+}
+
+// scriptedGrid is the grid of trials while the run goes on, with something of every state, or when it has ended.
+func scriptedGrid(ended bool) object {
+	rows := []any{}
+	for task := range 25 {
+		cells := []any{}
+		for variant := range 3 {
+			counts := map[string]int{}
+			list, scored, sum := []any{}, 0, 0.0
+			for n := range 3 {
+				state, score := "answered", any(float64((task+variant+n)%2))
+				switch at := task*9 + n*3 + variant; {
+				case at%17 == 5:
+					state, score = "failed", 0.0
+				case at%23 == 7:
+					state, score = "infrastructure", nil
+				case variant == 2 && task > 12:
+					state, score = "pruned", nil
+				case !ended && task > 18:
+					state, score = "waiting", nil
+				case !ended && task > 15:
+					state, score = "in_hand", nil
+				}
+				counts[state]++
+				if x, ok := score.(float64); ok {
+					scored, sum = scored+1, sum+x
+				}
+				list = append(list, object{"index": task*9 + n*3 + variant, "state": state, "score": score})
+			}
+			c := object{"scored": scored, "score": nil, "trials": list}
+			for _, state := range []string{"answered", "failed", "infrastructure", "pruned", "in_hand", "waiting"} {
+				c[state] = counts[state]
+			}
+			if scored > 0 {
+				c["score"] = sum / float64(scored)
+			}
+			cells = append(cells, c)
+		}
+		name := fmt.Sprintf("django-%05d-a-rather-long-name", task)
+		rows = append(rows, object{"number": task, "task": name, "cells": cells})
+	}
+	variants := []any{}
+	for n, name := range []string{"plain", "step-by-step", "terse"} {
+		v := object{"name": name, "ended": ended, "trials": 120, "answered": 110, "failed": 6, "infrastructure": 4,
+			"pruned": 0, "scored": 116, "scored_tasks": 40, "score": nil, "low": nil, "high": nil}
+		if ended {
+			v["score"], v["low"], v["high"] = 0.5+0.1*float64(n), 0.41+0.1*float64(n), 0.6+0.1*float64(n)
+		}
+		variants = append(variants, v)
+	}
+	return object{"tasks": 40, "replications": 3, "graded": true, "variants": variants, "rows": rows, "next": 25,
+		"unread": 0}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"rollout/functions/diagnosis"
 	"rollout/localstack/scenarios"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -109,6 +111,7 @@ func TestTrialsHaveTheSameFilesWhoeverAnswers(t *testing.T) {
 	}
 	wantTrials(t, want)
 	i.wantTrialsReport(id)
+	i.wantTrialsGrid(id, want)
 	i.up.signal(15)
 	i.up.wantExit(0)
 	for _, workers := range []int{3, 8} {
@@ -186,6 +189,45 @@ func wantTrials(t *testing.T, files map[string]string) {
 	}
 	if len(sum.Variants) != 3 || sum.Tasks != taskCount {
 		t.Errorf("the sums are %+v", sum)
+	}
+}
+
+// wantTrialsGrid checks that the grid of the API has the scores of the run's files, and the means of its
+// summary.
+func (i *testInstallation) wantTrialsGrid(id identity.RunID, files map[string]string) {
+	i.t.Helper()
+	type cell struct{ task, variant string }
+	want, got := map[cell][]string{}, map[cell][]string{}
+	for line := range strings.Lines(files[trials.TrialsFile]) {
+		var f trials.Fact
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			i.t.Fatal(err)
+		}
+		at := cell{f.Task, f.Variant}
+		want[at] = append(want[at], fmt.Sprint(f.Index, f.Verdict, *f.Score))
+	}
+	var g diagnosis.TrialGrid
+	for from := 0; ; from = *g.Next {
+		i.request("GET", fmt.Sprintf("/v1/runs/%s/trials?after=%d", id, from), &g)
+		for _, row := range g.Rows {
+			for n, c := range row.Cells {
+				at := cell{row.Task, g.Variants[n].Name}
+				for _, tr := range c.Trials {
+					got[at] = append(got[at], fmt.Sprint(tr.Item, tr.State, *tr.Score))
+				}
+			}
+		}
+		if g.Next == nil {
+			break
+		}
+	}
+	if !maps.EqualFunc(got, want, slices.Equal[[]string]) || g.Tasks != taskCount || g.Unread > 0 {
+		i.t.Errorf("the grid of %d tasks has %v, want %v", g.Tasks, got, want)
+	}
+	for _, v := range g.Variants {
+		if !v.Ended || v.Score == nil || v.Low == nil || v.Trials != 2*taskCount {
+			i.t.Errorf("the variant %s is %+v", v.Name, v)
+		}
 	}
 }
 

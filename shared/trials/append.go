@@ -33,11 +33,12 @@ func Append(ctx context.Context, blobs blob.Store, m record.Manifest, from recor
 	if err := b.read(ctx); err != nil {
 		return err
 	}
-	return b.write(ctx, designOf(m.Config, len(b.places)), w)
+	return b.write(ctx, DesignOf(m.Config, len(b.places)), w)
 }
 
-// designOf returns the design of a run with that many tasks.
-func designOf(c config.Run, tasks int) design.Design {
+// DesignOf returns the design of a run with that many tasks: its schedule has the trials in the order
+// of their items, and its slots those of each task side by side.
+func DesignOf(c config.Run, tasks int) design.Design {
 	d := c.DesignOf()
 	return design.Design{Tasks: tasks, Variants: len(c.Variants), Replications: d.Replications,
 		Order: design.Order(d.Order), Seed: uint64(d.Seed)}

@@ -30,7 +30,7 @@
 //   - The executor answers the line with an output row that repeats its "trial", as rows repeat all
 //     members that are not the request's, and has the scores of graders. A trial that ended
 //     otherwise has an error row with a class of its own.
-//   - verdictOf says what each class counts as: a trial that its variant lost, or one that nothing
+//   - VerdictOf says what each class counts as: a trial that its variant lost, or one that nothing
 //     can be said about. publisher.add takes in what a row of another form says.
 //
 // Package kind calls all of this. The package keeps no state.

@@ -50,8 +50,8 @@ const (
 	Pruned         Verdict = "pruned" // the run decided not to try it
 )
 
-// verdictOf returns what a trial counts as that ended with the class.
-func verdictOf(c fault.Class) Verdict {
+// VerdictOf returns what a trial counts as that ended with the class.
+func VerdictOf(c fault.Class) Verdict {
 	switch c {
 	case "":
 		return Answered
@@ -106,7 +106,7 @@ type publisher struct {
 
 // add writes the rows of a trial.
 func (p *publisher) add(m record.Manifest, o outcome) error {
-	f := Fact{Trial: o.trial, Class: o.class, Verdict: verdictOf(o.class)}
+	f := Fact{Trial: o.trial, Class: o.class, Verdict: VerdictOf(o.class)}
 	var asked struct{ Seed int64 }
 	if err := json.Unmarshal(o.line, &asked); err != nil {
 		return fault.WithKind(fault.Corrupt, err, "read its line")

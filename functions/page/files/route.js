@@ -2,7 +2,7 @@
 // same view on every server of files.
 //
 //   #/                             the runs; ?after= a run, ?phase=
-//   #/runs/ID                      a run
+//   #/runs/ID                      a run; ?trials= the number of the first task of its grid
 //   #/runs/ID/items                its items; ?after= ?class= ?finish_reason= ?min_score= ?max_score= ?q=
 //   #/runs/ID/items/INDEX          an item
 //   #/machines                     workers, servers and machines

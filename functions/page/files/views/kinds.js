@@ -1,22 +1,26 @@
-// What kinds of run add to their view: a rollout its steps and guidance, a training its loss.
+// What kinds of run add to their view: a rollout its steps and guidance, a training its loss, trials
+// their grid.
 import { html, nothing } from "../vendor/lit-html-3.3.3/lit-html.js";
 import { read } from "../data.js";
 import { diff } from "../diff.js";
 import { count, figure, percent, printable, rate, words } from "../format.js";
 import { id, tile, when } from "../parts.js";
 import { plot } from "../plot.js";
+import { trialsView } from "./trials.js";
 
-// kindPath is what is asked for besides the status of a run; "" for nothing.
-export function kindPath(run) {
+// kindPath is what is asked for besides the status of a run; "" for nothing. query is the route's.
+export function kindPath(run, query) {
   const path = `/v1/runs/${encodeURIComponent(run.run_id)}`;
   if (run.kind === "rollout") return `${path}/rollout`;
+  if (run.kind === "trials") return `${path}/trials?after=${Number(query.get("trials")) || 0}`;
   return run.kind === "train" || run.training ? `${path}/training` : "";
 }
 
-export function kindView(run) {
-  const path = kindPath(run);
+export function kindView(run, query) {
+  const path = kindPath(run, query);
   if (!path) return nothing;
   const data = read(path).data;
+  if (run.kind === "trials") return trialsView(run, data);
   return path.endsWith("/rollout") ? rolloutView(run.rollout, data) : trainingView(run.training, data);
 }
 

@@ -13,7 +13,7 @@ const base = (id) => `/v1/runs/${encodeURIComponent(id)}`;
 export const run = {
   title: ({ parts }) => read(base(parts[1])).data?.name || `Run ${parts[1]}`,
 
-  paths({ parts }) {
+  paths({ parts, query }) {
     const path = base(parts[1]);
     const status = read(path).data;
     if (!status) return [{ path, every: 1_000 }];
@@ -21,8 +21,8 @@ export const run = {
     const counts = JSON.stringify([status.failed_by_class, status.finish_reasons]);
     const out = [{ path, every: 1_000 }, { path: `${path}/history`, every: quiet },
       { path: `${path}/errors`, every: 60_000, of: counts, soon: 4_000 }]; // the server reads many rows for it
-    const kind = kindPath(status);
-    if (kind) out.push({ path: kind, every: quiet });
+    const kind = kindPath(status, query);
+    if (kind) out.push({ path: kind, every: quiet, of: status.phase, soon: 500 }); // the end has more to show
     return out;
   },
 
@@ -34,17 +34,17 @@ export const run = {
     return `${s.name}: ${words(s.phase)}${at === null ? "" : `, ${Math.floor(at * 10) * 10} percent`}`;
   },
 
-  view({ parts }) {
+  view({ parts, query }) {
     const path = base(parts[1]);
     const status = read(path);
     const s = status.data;
     return html`<div class="head"><h1 tabindex="-1">${s ? name(s.name || s.run_id) : html`Run ${id(parts[1])}`}</h1>
       ${s ? html`${badge(s.phase)} ${buttons(s)}` : nothing}</div>
-      ${s ? about(s, path) : missing(status, "This run")}`;
+      ${s ? about(s, path, query) : missing(status, "This run")}`;
   },
 };
 
-function about(s, path) {
+function about(s, path, query) {
   return html`
     <p class="soft">${words(s.kind)} ${id(s.run_id)} · model ${name(s.model)} · pool ${name(s.pool)} · created ${when(s.created_at)}
       ${s.deadline && !ended(s) ? html` · deadline ${time(s.deadline)}` : nothing}
@@ -54,7 +54,7 @@ function about(s, path) {
     ${bar(s)}
     ${tiles(s)}
     ${history(read(`${path}/history`), s)}
-    ${kindView(s)}
+    ${kindView(s, query)}
     ${failures(s, read(`${path}/errors`).data)}
     ${finishes(s, read(`${path}/errors`).data)}
     ${costs(s)}
