@@ -42,8 +42,10 @@ func newAttributes(ix *input.Index) *attributes {
 	return &attributes{index: ix, pages: map[pageOf]schedule.Page{}, outlines: map[identity.RunID]schedule.Outline{}}
 }
 
-// observe puts into w the attributes that the next step of the run may look at.
-func (a *attributes) observe(ctx context.Context, s run.State, w *run.Observed, r run.Rules, evs []run.Event) error {
+// observe puts into w the attributes that the next step of the run may look at. Those of a child
+// say which shards it keeps from its parent.
+func (a *attributes) observe(ctx context.Context, s run.State, child bool, w *run.Observed, r run.Rules,
+	evs []run.Event) error {
 	planned := max(s.Shards, w.Shards)
 	for reads := 0; reads <= maxReads; {
 		missing := run.ScanPages(s, *w, r, evs)
@@ -55,7 +57,7 @@ func (a *attributes) observe(ctx context.Context, s run.State, w *run.Observed, 
 			p, cached := a.cached(pageOf{s.Run, k})
 			if !cached {
 				var err error
-				if p, err = a.read(ctx, s.Run, k, planned); err != nil {
+				if p, err = a.read(ctx, s.Run, child, k, planned); err != nil {
 					return fault.Wrap(err, "read the attributes of the shards of run %s", s.Run)
 				}
 				fresh = append(fresh, p)
@@ -77,7 +79,8 @@ func (a *attributes) cached(k pageOf) (schedule.Page, bool) {
 }
 
 // read reads a page of shard tables.
-func (a *attributes) read(ctx context.Context, id identity.RunID, page, planned int) (schedule.Page, error) {
+func (a *attributes) read(ctx context.Context, id identity.RunID, child bool, page,
+	planned int) (schedule.Page, error) {
 	p := schedule.Page{First: page * schedule.PageShards}
 	last := min(p.First+schedule.PageShards, planned)
 	for n := p.First; n < last; n = p.First + len(p.Rows) {
@@ -92,6 +95,16 @@ func (a *attributes) read(ctx context.Context, id identity.RunID, page, planned 
 		for _, r := range rows {
 			p.Rows = append(p.Rows, attributesOf(r))
 		}
+	}
+	for i := range p.Rows {
+		if !child {
+			break
+		}
+		in, err := a.index.Inherited(ctx, id, p.First+i)
+		if err != nil {
+			return p, err
+		}
+		p.Rows[i].Kept = !in.Touched
 	}
 	return p, nil
 }

@@ -32,8 +32,10 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	} else if err := c.observePlan(ctx, l, &w); err != nil {
 		return w, err
 	}
-	if err := c.observeKept(ctx, l, &w); err != nil {
-		return w, err
+	if !r.Constraints.NeedAttributes() { // else the attributes say it
+		if err := c.observeKept(ctx, l, &w); err != nil {
+			return w, err
+		}
 	}
 	var ctl record.Control
 	if _, _, err := host.Load(ctx, c.Docs, record.ControlKey(id), &ctl); err != nil {
@@ -49,7 +51,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	if err := c.observeWorkers(ctx, l, &w, onlyCounts(l.state, w, evs)); err != nil {
 		return w, err
 	}
-	return w, c.attrs.observe(ctx, l.state, &w, r, evs)
+	return w, c.attrs.observe(ctx, l.state, l.manifest.Parent != nil, &w, r, evs)
 }
 
 // observePlan reads how far planning is, and its problem.

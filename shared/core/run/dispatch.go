@@ -26,10 +26,10 @@ func (d *decider) dispatch() {
 	d.Phase = Running
 	switch {
 	case !d.raise():
-	case d.world.KeptUntil > 0:
-		d.sendTouched()
 	case d.maySkip():
 		d.scan()
+	case d.world.KeptUntil > 0:
+		d.sendTouched()
 	default:
 		d.sendNext()
 	}
@@ -46,16 +46,21 @@ func (d *decider) sendNext() {
 		d.Warning = fmt.Sprintf("%d finished shards wait for shard %d: at most %d are in flight, not %d",
 			buffered, d.State.Done.Frontier(), window, full)
 	}
-	window = d.share(window)
-	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
-		window = min(window, limit)
-	}
+	window = d.inFlightLimit(d.share(window))
 	d.sendNew(interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())})
 }
 
 // share bounds a window to the run's share of its pools.
 func (d *decider) share(window int) int {
 	return d.world.Sharing.Window(window, d.world.Pool, d.InFlight)
+}
+
+// inFlightLimit bounds a window to what the run's constraints admit.
+func (d *decider) inFlightLimit(window int) int {
+	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
+		return min(window, limit)
+	}
+	return window
 }
 
 // sendNew sends the shards of r, which begins with NextShard, as far as the budgets

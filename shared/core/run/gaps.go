@@ -65,8 +65,12 @@ func (d *decider) scan() {
 	active := d.InFlight.Len()
 	n, allowance := d.grant(max(0, d.share(schedule.Window(d.world.Pool, 0, 0))-active))
 	scan := d.scanOf(d.world, d.rules)
-	scan.Window = active + n
+	scan.Window, scan.Done = active+n, len(d.State.Done.Set.Ranges())
 	p := scan.Pick(&d.Gaps, d.InFlight, d.NextShard)
+	for _, r := range p.Kept.Ranges() {
+		d.State.Done.Set.AddRange(r)
+	}
+	d.KeptShards += p.Kept.Len()
 	d.send(sending{allowance: allowance}, p.Shards.Ranges()...)
 	d.NextShard = p.NextShard
 	d.unfinished = d.unfinished || p.More

@@ -9,7 +9,7 @@ import (
 // is passed: a run's document stays small however its kept shards are scattered.
 const maxKeptRanges = 256
 
-// sendTouched is dispatch of a child run. Shards that it keeps from its parent are
+// sendTouched is dispatch of a child run that skips no shard: see Scan.Pick for others. Shards that it keeps from its parent are
 // done as soon as all before them are sent or done; the others are sent up to the
 // window. It stops where the caller has not looked: the next step goes on there.
 func (d *decider) sendTouched() {
@@ -33,7 +33,7 @@ func (d *decider) sendTouched() {
 		if len(kept) > 0 {
 			hi = min(hi, kept[0].Lo)
 		}
-		window := d.share(schedule.Window(d.world.Pool, 0, len(done.Ranges())))
+		window := d.inFlightLimit(d.share(schedule.Window(d.world.Pool, 0, len(done.Ranges()))))
 		d.sendNew(interval.Range{Lo: n, Hi: min(hi, n+window-d.InFlight.Len())})
 		if d.NextShard == n {
 			return

@@ -7,12 +7,13 @@ import (
 	"pgregory.net/rapid"
 
 	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 )
 
-// TestChildSendsItsTouchedShardsAlone draws which of a child's shards are kept, and the
-// order in which the others are done. Every shard is done once, only touched ones are
-// sent, and the document stays small.
+// TestChildSendsItsTouchedShardsAlone draws which of a child's shards are kept, its constraints,
+// and the order in which the others are done. Every shard is done once, only touched ones are
+// sent, as the constraints admit, and the document stays small.
 func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -20,6 +21,13 @@ func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 		every := rapid.SampledFrom([]int{1, 2, 3, 50, 4000}).Draw(t, "touched")
 		touched := func(n int) bool { return n%every == 0 }
 		look := rapid.IntRange(1, 700).Draw(t, "look")
+		rules, of := Rules{Constraints: drawConstraints(t)}, drawAttributes(t)
+		attributes := func(n int) schedule.Attributes {
+			a := of(n)
+			a.Kept = !touched(n)
+			return a
+		}
+		checks := &twin{t: t, rules: rules, attributes: attributes}
 		s, sent := New(testRun), map[int]bool{}
 		var open []int
 		for steps := 0; s.Phase != Finalizing; steps++ {
@@ -27,7 +35,10 @@ func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 				t.Fatalf("it is not done after %d steps: next %d of %d, %d open", steps, s.NextShard, shards, len(open))
 			}
 			w := Observed{Shards: shards, Items: uint64(shards), Complete: true, Pool: 4,
-				KeptCounts: shard.Counts{OK: 7, Kept: 7}, KeptUntil: min(shards, s.NextShard+look)}
+				KeptCounts: shard.Counts{OK: 7, Kept: 7}}
+			if !rules.Constraints.NeedAttributes() {
+				w.KeptUntil = min(shards, s.NextShard+look)
+			}
 			for n := s.NextShard; n < w.KeptUntil; n++ {
 				if !touched(n) {
 					w.Kept = append(w.Kept, interval.Range{Lo: n, Hi: n + 1})
@@ -39,10 +50,12 @@ func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 				evs = append(evs, Event{Kind: ShardDone, Shard: open[k], Counts: shard.Counts{OK: 1}})
 				open = append(open[:k], open[k+1:]...)
 			}
-			var rejected []Event
-			if s, rejected = Step(s, w, Rules{}, evs, epoch); len(rejected) > 0 {
+			w = withRows(s, w, rules, evs, attributes, 3)
+			was, rejected := s, []Event(nil)
+			if s, rejected = Step(was, w, rules, evs, epoch); len(rejected) > 0 {
 				t.Fatalf("rejected %v", rejected)
 			}
+			checks.checkConstraints(was, s)
 			for _, e := range s.Effects {
 				if e.Kind != Send {
 					continue
@@ -59,8 +72,9 @@ func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
 				t.Fatalf("the document has %d bytes", len(b))
 			}
 		}
-		if want := (shards + every - 1) / every; len(sent) != want || s.Counts.OK != want+7 || s.Counts.Kept != 7 {
-			t.Fatalf("%d are sent, want %d; counts %+v", len(sent), want, s.Counts)
+		if want := (shards + every - 1) / every; len(sent) != want || s.Counts.OK != want+7 || s.Counts.Kept != 7 ||
+			s.KeptShards != shards-want {
+			t.Fatalf("%d are sent, want %d; %d kept; counts %+v", len(sent), want, s.KeptShards, s.Counts)
 		}
 	})
 }

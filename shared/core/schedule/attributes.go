@@ -12,6 +12,7 @@ type Attributes struct {
 	Variant uint32
 	Role    uint32
 	Items   uint32 // at least 1
+	Kept    bool   // a child run has its rows from its parent: it is done without being sent
 }
 
 // lane is what the shards of one chain of one variant share. Lane (v, 0) is the

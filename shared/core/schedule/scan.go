@@ -16,6 +16,8 @@ const (
 	maxHeads   = 256  // heads, from which on no chain begins
 	// maxConstrained is the largest window of a run that skips shards.
 	maxConstrained = 512
+	// maxKept bounds the ranges of kept shards that are done before the shards around them.
+	maxKept = 128
 )
 
 // Scan picks the shards to send next under constraints that depend on a shard's
@@ -36,11 +38,13 @@ type Scan struct {
 	Outline     Outline      // of as many pages as are known
 	Planned     int          // how many shards are planned
 	Window      int          // how many shards may be in flight
+	Done        int          // how many ranges of shards are done
 }
 
 // Picked is what a scan decided.
 type Picked struct {
 	Shards    interval.Set // to send
+	Kept      interval.Set // that are done, because a child run keeps them
 	NextShard int          // the first shard that no scan has passed
 	// More says that the scan ended because it had looked at enough, or lacked
 	// attributes, so that another scan may find more at once.
@@ -305,13 +309,24 @@ func (p *pass) fits(n int) bool {
 }
 
 // lookAtNew sends the shards from NextShard on that the constraints admit, and skips
-// the others.
+// the others. It passes kept shards also when no further shard may be in flight.
 func (p *pass) lookAtNew() {
-	for p.NextShard < p.Planned && p.maySend() {
+	for p.NextShard < p.Planned {
 		n := p.NextShard
 		a, known := p.rows.at(n)
 		if !known || p.looks <= 0 {
-			p.More = true
+			p.More = known || p.maySend()
+			return
+		}
+		if a.Kept {
+			if !p.keep(n) {
+				return
+			}
+			p.looks--
+			p.NextShard++
+			continue
+		}
+		if !p.maySend() {
 			return
 		}
 		p.looks--
@@ -329,6 +344,15 @@ func (p *pass) lookAtNew() {
 		}
 		p.NextShard++
 	}
+}
+
+// keep passes a kept shard, unless too many ranges of shards are done before others.
+func (p *pass) keep(n int) bool {
+	if !p.Picked.Kept.Has(n-1) && p.Scan.Done+len(p.Picked.Kept.Ranges()) >= maxKept {
+		return false
+	}
+	p.Picked.Kept.Add(n)
+	return true
 }
 
 // admit reports whether the constraints admit a new shard. full says that it can be
