@@ -52,6 +52,9 @@ func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) 
 			return cur, true, nil
 		}
 		cur.Appended, cur.Total = &next, cur.Total+next.Count
+		// A plan that grows by a known number of objects is complete with the last one, also in a
+		// run that ends before the results of that are in.
+		cur.Growing = k.Appends == nil || next.Input+1 < m.InputCount()+k.Appends(m.Config)
 		return cur, true, nil
 	}
 	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)

@@ -138,13 +138,9 @@ func TestPlanGrowsByWhatEachJudgeReads(t *testing.T) {
 	}
 	d.submitted()
 	wantLines(t, d.judgeLines(4), line("0/0", "aA1"), line("3/0", "cC3"))
-	if p := d.plan(); p.Appended.Role != 3 || p.Roles[3].Items != 2 || p.Appended.MadeFrom != madeFrom || p.Complete() {
-		t.Errorf("with the last judge: %+v, want it made from %s", p, madeFrom)
-	}
-	d.commit(result.Row{Item: 0, Bytes: []byte(`{"id":"x","completion":"1"}` + "\n")})
-	d.submitted()
-	if p := d.plan(); !p.Complete() || p.Sources() != 5 {
-		t.Errorf("behind the last judge: %+v", p)
+	if p := d.plan(); p.Appended.Role != 3 || p.Roles[3].Items != 2 || p.Appended.MadeFrom != madeFrom ||
+		!p.Complete() || p.Sources() != 5 {
+		t.Errorf("with the last judge: %+v, want it complete and made from %s", p, madeFrom)
 	}
 }
 
