@@ -47,7 +47,7 @@ type RetryRequested struct {
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Parent is the ended run's id.
 	Parent string `json:"parent" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
-	// Only selects items by their rows: failed, unanswered, all, or classes.
+	// Only selects items by their rows: failed, unanswered, unscored, all, or classes.
 	Only []string `json:"only,omitempty"`
 	// Items selects items by their indexes: a gap from 0, a length, a gap, a length
 	// and so on.

@@ -201,16 +201,22 @@ func (s *Service) postRetry(r *http.Request) (int, any, error) {
 	var body struct {
 		Only          []string `json:"only"`
 		FinishReasons []string `json:"finish_reasons"`
+		Trials        []string `json:"trials"`
 		Set           []string `json:"set"`
 	}
 	if err := read(r, &body); err != nil {
 		return 0, nil, err
 	}
-	sel := record.Selection{Only: body.Only, Finish: body.FinishReasons}
-	if len(sel.Only)+len(sel.Finish) == 0 {
+	id := runOf(r)
+	items, err := s.SelectTrials(r.Context(), id, body.Trials)
+	if err != nil {
+		return 0, nil, err
+	}
+	sel := record.Selection{Only: body.Only, Finish: body.FinishReasons, Items: items}
+	if len(sel.Only)+len(sel.Finish)+items.Len() == 0 {
 		sel.Only = []string{record.SelectFailed}
 	}
-	c, err := s.Retry(r.Context(), identity.RunID(r.PathValue("id")), sel, body.Set)
+	c, err := s.Retry(r.Context(), id, sel, body.Set)
 	return http.StatusAccepted, c, err
 }
 

@@ -103,6 +103,7 @@ type (
 	retryBody struct {
 		Only          []string `json:"only,omitempty"`
 		FinishReasons []string `json:"finish_reasons,omitempty"`
+		Trials        []string `json:"trials,omitempty"`
 		Set           []string `json:"set,omitempty"`
 	}
 )

@@ -109,7 +109,7 @@ func TestPostRetryIsRefused(t *testing.T) {
 		"unknown field": {body: `{"items":[1]}`, code: 400, has: []string{"items"}},
 		"not a list":    {body: `{"only":"failed"}`, code: 400, has: []string{`"kind":"invalid"`}},
 		"unknown class": {body: `{"only":["sad"]}`, code: 400,
-			has: []string{"selects no item", "use failed, unanswered, all"}},
+			has: []string{"selects no item", "use failed, unanswered, unscored, all"}},
 		"a running run": {edit: func(p *parent) { p.state.Phase = run.Running }, code: 409,
 			has: []string{"has not ended", "stop it"}},
 		"a run that is finalizing": {edit: func(p *parent) { p.state.Phase = run.Finalizing }, code: 409,

@@ -132,6 +132,25 @@ func (x *Explainer) find(ctx context.Context, p status.Progress, w itemRef) ([]f
 	})
 }
 
+// ItemOf returns the index of the only item of the run whose line has the id. Without such an item
+// it returns NotFound, and Conflict if several have it.
+func (x *Explainer) ItemOf(ctx context.Context, id identity.RunID, lineID string) (uint64, error) {
+	p, err := x.progress(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	lines, err := x.find(ctx, p, itemRef{text: lineID})
+	switch {
+	case err != nil:
+		return 0, err
+	case len(lines) == 0:
+		return 0, fault.New(fault.NotFound, "run %s has no item %.64q", id, lineID)
+	case len(lines) > 1:
+		return 0, fault.New(fault.Conflict, "run %s has several items %.64q", id, lineID)
+	}
+	return lines[0].place.Item, nil
+}
+
 // findPlanned looks an id up in the plan's lists. complete reports that no other
 // line has the id: the plan is complete, and either a line was found or the id
 // cannot be an item id. It is false if the plan's objects are gone.

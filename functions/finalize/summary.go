@@ -50,7 +50,12 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		sum.FinishReasons = t.counts.FinishReasons(t.copies)
 	}
 	if k.Artifacts != nil {
-		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Attempts: f.attempts(ctx, s)}
+		appended, err := f.index.AppendedKeys(ctx, m, s.Shards)
+		if err != nil {
+			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
+		}
+		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Appended: appended,
+			Attempts: f.attempts(ctx, s)}
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}

@@ -67,7 +67,7 @@ type inheritance struct {
 
 	kept    shard.Counts // of the shards that are not touched
 	errors  *bufio.Reader
-	outputs *bufio.Reader // nil if no answer is selected by how it ended
+	outputs *bufio.Reader // nil if no answer is selected by its row
 }
 
 // write writes the child's table.
@@ -84,7 +84,7 @@ func (t *inheritance) write(ctx context.Context, w io.Writer) error {
 	}
 	defer closeErrors()
 	t.errors, t.kept = errs, shard.Counts{}
-	if len(t.manifest.Parent.Selection.Finish) > 0 {
+	if t.manifest.Parent.Selection.ReadsAnswers() {
 		outputs, closeOutputs, err := t.open(ctx, record.OutputKey(parent, record.CompletionsFile))
 		if err != nil {
 			return err
@@ -124,13 +124,13 @@ func (t *inheritance) open(ctx context.Context, key string) (*bufio.Reader, func
 	return bufio.NewReaderSize(r, 64<<10), r.Close, nil
 }
 
-// answers reports whether the child asks answered items of the shard again because of how
-// their answers ended. It reads the shard's output rows.
+// answers reports whether the child asks answered items of the shard again because of the rows of
+// their answers. It reads the shard's output rows.
 func (t *inheritance) answers(in shardtable.Inherited) (selected bool, err error) {
 	if t.outputs == nil {
 		return false, nil
 	}
-	reasons := t.manifest.Parent.Selection.Finish
+	sel := t.manifest.Parent.Selection
 	left := in.Outputs
 	rows := bufio.NewReader(io.LimitReader(t.outputs, int64(left))) // users may have changed the file
 	for range in.OK {
@@ -139,7 +139,7 @@ func (t *inheritance) answers(in shardtable.Inherited) (selected bool, err error
 			return false, t.damaged(err)
 		}
 		left -= uint64(len(row))
-		selected = selected || dialect.HasFinishReason(dialect.Name(t.manifest.Dialect), row, reasons)
+		selected = selected || sel.SelectsAnswer(dialect.Name(t.manifest.Dialect), row)
 	}
 	if left > 0 {
 		return false, t.damaged(nil)

@@ -133,7 +133,7 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has not ended", parent.Run),
 			Remedy: notEnded(s.Phase)}
 	}
-	if !selectsAny(s, sel) {
+	if !selectsAny(s, sel, parent.Config.Grades) {
 		return &fault.Error{Kind: fault.Conflict, Remedy: "choose others: `rollout status` counts the failed items by class",
 			Err: fmt.Errorf("run %s has no item to ask again: selected is %s", parent.Run, sel)}
 	}
@@ -149,9 +149,12 @@ func notEnded(p run.Phase) string {
 }
 
 // selectsAny reports whether the selection may match an item of the ended run.
-func selectsAny(s run.State, sel record.Selection) bool {
+func selectsAny(s run.State, sel record.Selection, grades []config.Grade) bool {
 	if sel.SelectsAll() && s.Items > 0 || mayHaveEnded(s.Counts, sel.Finish) {
 		return true
+	}
+	if slices.Contains(sel.Only, record.SelectUnscored) && len(grades) > 0 && s.Counts.OK > 0 {
+		return true // their rows say which have no score
 	}
 	for class, n := range s.Counts.ByClass {
 		if n > 0 && (record.Selection{Only: sel.Only}).Selects(0, fault.Class(class)) {

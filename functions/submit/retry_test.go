@@ -111,7 +111,7 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 		"paused": {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Paused },
 			want: "resume it, or stop it"},
 		"nothing selected": {only: []string{"refused"}, want: "choose others"},
-		"an unknown class": {only: []string{"sad"}, want: "use failed, unanswered, all"},
+		"an unknown class": {only: []string{"sad"}, want: "use failed, unanswered, unscored, all"},
 		"a run that was refused before its kind was read": {want: "was refused: nonsense",
 			edit: func(m *record.Manifest, _ *run.State) { m.Kind, m.Refused = "", "nonsense" }},
 		"a training": {want: `kind "train"`,

@@ -80,8 +80,9 @@ type judgeServer struct {
 	*httptest.Server
 	latency time.Duration
 
-	mu     sync.Mutex
-	bodies []string
+	mu           sync.Mutex
+	bodies       []string
+	atOnce, most int // requests in flight
 }
 
 func newJudgeServer(t *testing.T, latency time.Duration) *judgeServer {
@@ -113,7 +114,14 @@ func (j *judgeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	j.mu.Lock()
 	j.bodies = append(j.bodies, fmt.Sprint(r.Header, r.URL, string(body)))
+	j.atOnce++
+	j.most = max(j.most, j.atOnce)
 	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		j.atOnce--
+		j.mu.Unlock()
+	}()
 	select {
 	case <-time.After(time.Duration(rand.Float64() * 2 * float64(j.latency))):
 	case <-r.Context().Done():
@@ -129,6 +137,13 @@ func (j *judgeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		sayAs(w, "fake", "verdict yes, or verdict "+map[bool]string{true: "yes", false: "no"}[q.Seed%2 == 0], "stop")
 	}
+}
+
+// mostAtOnce returns how many requests were in flight at once.
+func (j *judgeServer) mostAtOnce() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.most
 }
 
 func (j *judgeServer) requests() int {

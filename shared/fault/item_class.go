@@ -39,6 +39,17 @@ func (c Class) Unanswered() bool {
 	return false
 }
 
+// OfItem reports whether an item of this class failed by itself: its line is wrong, or the model
+// refused it. Asked again, it would end so again. The other classes say what became of a server, a
+// worker or the run.
+func (c Class) OfItem() bool {
+	switch c {
+	case InvalidLine, DuplicateID, TooLong, Refused:
+		return true
+	}
+	return false
+}
+
 // ClassOf returns the class of the outermost *Error in err's chain that has one, or
 // "".
 func ClassOf(err error) Class {

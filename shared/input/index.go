@@ -87,6 +87,21 @@ func (x *Index) Plan(ctx context.Context, run identity.RunID, shards, ranges int
 	return p, nil
 }
 
+// AppendedKeys returns the keys of the objects that the plan of the run, of which that many shards
+// are merged, has behind the run's inputs.
+func (x *Index) AppendedKeys(ctx context.Context, m record.Manifest, shards int) (keys []string, err error) {
+	if shards == 0 { // there may be no plan
+		return nil, nil
+	}
+	p, err := x.Plan(ctx, m.Run, shards, 0)
+	for i := p.Inputs(); i < p.Sources() && err == nil; i++ {
+		var src record.Ranges
+		src, err = x.Source(ctx, m.Run, p, i)
+		keys = append(keys, src.Key)
+	}
+	return keys, err
+}
+
 // Entry returns the index entry of a merged range.
 func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.IndexEntry, error) {
 	k := rangeOf{run, rng}

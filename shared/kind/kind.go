@@ -93,8 +93,8 @@ type Kind struct {
 	// ReadsInput says that the executor itself reads the run's input, and reports
 	// if it is missing or has changed. Optional.
 	ReadsInput bool
-	// Retries says that a child run may ask items of an ended run again. Children obey
-	// no Constraints, and their plans don't grow. Optional.
+	// Retries says that a child run may ask items of an ended run again. The plans of children
+	// don't grow. Optional.
 	Retries bool
 	// Blameless says that holders which vanish make no item a suspect. Optional.
 	Blameless bool
@@ -156,6 +156,7 @@ type Ended struct {
 	Blobs    blob.Store
 	Manifest record.Manifest
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
+	Appended []string        // the keys of the objects that its plan has behind the inputs
 	// Attempts yields the shards that were claimed, in their order.
 	Attempts iter.Seq2[rollout.Attempt, error]
 }

@@ -22,7 +22,7 @@ import (
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
 		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, ShardOf: trialShard,
-		Constraints: trialConstraints, Artifacts: trialsArtifacts, Facts: trialsFacts()}
+		Constraints: trialConstraints, Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
 }
 
 // trialsConfig is Kind.ConfigOf of trials: their items are lines of the plain dialect, which carry
@@ -74,7 +74,7 @@ func trialConstraints(c config.Run) schedule.Constraints {
 
 // trialsArtifacts is Kind.Artifacts of trials.
 func trialsArtifacts(ctx context.Context, e Ended, sum *record.Summary) error {
-	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Items: sum.Items}.Publish(ctx)
+	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Trials: e.Appended, Items: sum.Items}.Publish(ctx)
 	sum.Trials = &out
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 )
 
 // Parent makes a run the child of an ended run. A child has its parent's plan, so
@@ -37,7 +38,7 @@ func (p *Parent) Masked() *Parent {
 
 // Selection says which items of the parent a child asks again.
 type Selection struct {
-	// Only names them by their rows: SelectFailed, SelectUnanswered, SelectAll, or
+	// Only names them by their rows: SelectFailed, SelectUnanswered, SelectUnscored, SelectAll, or
 	// classes of failures.
 	Only []string `json:"only,omitempty"`
 	// Finish names answered items by the finish reason of an answer, as the server gave
@@ -49,9 +50,12 @@ type Selection struct {
 
 // The words of Selection.Only besides classes.
 const (
-	SelectFailed     = "failed"     // every item with an error row
+	SelectFailed     = "failed"     // every item with an error row, but for pruned ones
 	SelectUnanswered = "unanswered" // those that the parent's end left without a row of their own
-	SelectAll        = "all"
+	// SelectUnscored are the items that have no score though nothing is wrong with them: graders
+	// gave none, or a server, a worker or the run ended first.
+	SelectUnscored = "unscored"
+	SelectAll      = "all"
 )
 
 // MaxSelected bounds the ranges of Selection.Items, and maxFinish and maxReason the number
@@ -65,17 +69,37 @@ const (
 // SelectsRow reports whether the child asks an item again whose row in the parent's files
 // has the class; "" is an answer.
 func (s Selection) SelectsRow(item uint64, class fault.Class, d dialect.Name, row []byte) bool {
-	return s.Selects(item, class) || class == "" && len(s.Finish) > 0 && dialect.HasFinishReason(d, row, s.Finish)
+	return s.Selects(item, class) || class == "" && s.SelectsAnswer(d, row)
 }
 
-// Selects is SelectsRow without a look at how an answer ended.
+// ReadsAnswers reports whether the selection depends on what is in the rows of answers.
+func (s Selection) ReadsAnswers() bool {
+	return len(s.Finish) > 0 || slices.Contains(s.Only, SelectUnscored)
+}
+
+// SelectsAnswer reports whether the child asks an item again because of what is in the row of
+// its answer.
+func (s Selection) SelectsAnswer(d dialect.Name, row []byte) bool {
+	if len(s.Finish) > 0 && dialect.HasFinishReason(d, row, s.Finish) {
+		return true
+	}
+	if !slices.Contains(s.Only, SelectUnscored) {
+		return false
+	}
+	scores, err := grade.ReadRow(row)
+	return err == nil && scores.Score == nil // rows without graders have no scores
+}
+
+// Selects is SelectsRow without a look at the row of an answer.
 func (s Selection) Selects(item uint64, class fault.Class) bool {
 	for _, w := range s.Only {
 		switch {
 		case w == SelectAll:
 			return true
 		case class == "":
-		case w == SelectFailed, w == string(class), w == SelectUnanswered && class.Unanswered():
+		case w == SelectFailed && class != fault.Pruned, w == string(class),
+			w == SelectUnanswered && class.Unanswered(),
+			w == SelectUnscored && !class.OfItem() && class != fault.Pruned:
 			return true
 		}
 	}
@@ -87,7 +111,7 @@ func (s Selection) SelectsAll() bool { return slices.Contains(s.Only, SelectAll)
 
 // Check returns Invalid for a selection that no item can match.
 func (s Selection) Check() error {
-	known := []string{SelectFailed, SelectUnanswered, SelectAll}
+	known := []string{SelectFailed, SelectUnanswered, SelectUnscored, SelectAll}
 	for _, c := range fault.Classes {
 		known = append(known, string(c))
 	}

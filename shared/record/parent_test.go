@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"rollout/shared/core/interval"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
 
@@ -20,6 +21,12 @@ func TestSelectionSelectsByRowOrByIndex(t *testing.T) {
 		{"an answer is not failed", []string{"failed"}, nil, 1, "", false},
 		{"any class is failed", []string{"failed"}, nil, 1, fault.TooLong, true},
 		{"what the end left is failed too", []string{"failed"}, nil, 1, fault.CanceledItem, true},
+		{"a pruned item did not fail", []string{"failed"}, nil, 1, fault.Pruned, false},
+		{"a pruned item by its class", []string{"pruned"}, nil, 1, fault.Pruned, true},
+		{"a server failed an unscored item", []string{"unscored"}, nil, 1, fault.Engine, true},
+		{"the end left an unscored item", []string{"unscored"}, nil, 1, fault.CanceledItem, true},
+		{"an item that failed by itself has a score", []string{"unscored"}, nil, 1, fault.Refused, false},
+		{"a pruned item is not unscored", []string{"unscored"}, nil, 1, fault.Pruned, false},
 		{"a class", []string{"timeout", "engine"}, nil, 1, fault.Engine, true},
 		{"another class", []string{"timeout"}, nil, 1, fault.Engine, false},
 		{"unanswered", []string{"unanswered"}, nil, 1, fault.Expired, true},
@@ -36,6 +43,25 @@ func TestSelectionSelectsByRowOrByIndex(t *testing.T) {
 		var again Selection
 		if err := Decode(Encode(s), &again, "it"); err != nil || again.String() != s.String() {
 			t.Errorf("%s is read back as %s, %v", s, again, err)
+		}
+	}
+}
+
+func TestUnscoredAnswersAreSelectedByTheirRows(t *testing.T) {
+	t.Parallel()
+	for row, want := range map[string]bool{
+		`{"completion":"a","score":1,"scores":{"g":{"score":1}}}`:                                      false,
+		`{"completion":"a","score":null,"scores":{"g":{"score":null,"cause":"timeout"}}}`:              true,
+		`{"completion":"a","score":1,"scores":{"g":{"score":1},"h":{"score":null,"cause":"timeout"}}}`: false,
+		`{"completion":"a"}`: false,
+		`{"completion":`:     false,
+	} {
+		s := Selection{Only: []string{SelectUnscored}}
+		if got := s.SelectsRow(1, "", dialect.Plain, []byte(row)); got != want || !s.ReadsAnswers() {
+			t.Errorf("%s: %v", row, got)
+		}
+		if (Selection{Only: []string{SelectFailed}}).SelectsRow(1, "", dialect.Plain, []byte(row)) {
+			t.Errorf("%s has not failed", row)
 		}
 	}
 }

@@ -135,7 +135,12 @@ func (f *fixture) finish(ask func(Trial) answer) record.Trials {
 
 func (f *fixture) publish(items uint64) record.Trials {
 	f.t.Helper()
-	out, err := Ended{Blobs: f.blobs, Manifest: f.m, Items: items}.Publish(f.t.Context())
+	out, err := f.ended(items).Publish(f.t.Context())
 	f.check(err)
 	return out
+}
+
+// ended is the run when that many of its trials have a row.
+func (f *fixture) ended(items uint64) Ended {
+	return Ended{Blobs: f.blobs, Manifest: f.m, Trials: []string{record.AppendedKey(testRun, 1)}, Items: items}
 }

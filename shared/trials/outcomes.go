@@ -23,17 +23,17 @@ type outcome struct {
 }
 
 // outcomes yields the outcomes of all trials of a run whose output files are written, in their
-// order. items is how many trials have a row: a plan that was growing when its run ended may have
+// order. Items is how many trials have a row: a plan that was growing when its run ended may have
 // more lines.
-func outcomes(ctx context.Context, blobs blob.Store, m record.Manifest, items uint64) iter.Seq2[outcome, error] {
+func outcomes(ctx context.Context, e Ended) iter.Seq2[outcome, error] {
 	return func(yield func(outcome, error) bool) {
-		f := files{run: m.Run}
+		f := files{run: e.Manifest.Run}
 		defer f.close()
-		if err := f.open(ctx, blobs, m, items); err != nil {
+		if err := f.open(ctx, e); err != nil {
 			yield(outcome{}, err)
 			return
 		}
-		for n := range items {
+		for n := range e.Items {
 			o, err := f.next(n)
 			if !yield(o, err) || err != nil {
 				return
@@ -53,26 +53,36 @@ type files struct {
 
 const bufferSize = 64 << 10
 
-func (f *files) open(ctx context.Context, blobs blob.Store, m record.Manifest, items uint64) error {
-	if items == 0 { // the run may have ended before it had a plan
+func (f *files) open(ctx context.Context, e Ended) error {
+	if e.Items == 0 { // the run may have ended before it had a plan
 		return nil
 	}
-	for _, o := range []struct {
-		key string
-		to  **bufio.Reader
-	}{
-		{record.AppendedKey(f.run, m.InputCount()), &f.trials},
-		{record.OutputKey(f.run, record.CompletionsFile), &f.rows},
-		{record.OutputKey(f.run, record.ErrorsFile), &f.errs},
-	} {
-		r, _, err := blobs.Get(ctx, o.key, blob.GetOptions{})
+	var lines []io.Reader
+	for _, key := range e.Trials {
+		r, err := f.get(ctx, e.Blobs, key)
 		if err != nil {
-			return fault.Wrap(err, "read %s", o.key)
+			return err
 		}
-		f.opened = append(f.opened, r)
-		*o.to = bufio.NewReaderSize(r, bufferSize)
+		lines = append(lines, r)
+	}
+	f.trials = bufio.NewReaderSize(io.MultiReader(lines...), bufferSize)
+	for name, to := range map[string]**bufio.Reader{record.CompletionsFile: &f.rows, record.ErrorsFile: &f.errs} {
+		r, err := f.get(ctx, e.Blobs, record.OutputKey(f.run, name))
+		if err != nil {
+			return err
+		}
+		*to = bufio.NewReaderSize(r, bufferSize)
 	}
 	return f.nextFailure()
+}
+
+func (f *files) get(ctx context.Context, blobs blob.Store, key string) (io.Reader, error) {
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	f.opened = append(f.opened, r)
+	return r, nil
 }
 
 func (f *files) close() {

@@ -52,13 +52,13 @@ const (
 
 // VerdictOf returns what a trial counts as that ended with the class.
 func VerdictOf(c fault.Class) Verdict {
-	switch c {
-	case "":
+	switch {
+	case c == "":
 		return Answered
-	case fault.InvalidLine, fault.TooLong, fault.Refused:
-		return Failed
-	case fault.Pruned:
+	case c == fault.Pruned:
 		return Pruned
+	case c.OfItem():
+		return Failed
 	}
 	return Infrastructure
 }
@@ -75,7 +75,8 @@ type Grade struct {
 type Ended struct {
 	Blobs    blob.Store
 	Manifest record.Manifest
-	Items    uint64 // trials with a row in the output files
+	Trials   []string // keys of the objects with the lines of its trials, in their order
+	Items    uint64   // trials with a row in the output files
 }
 
 // Publish writes the files of the run, those that exist excepted, and returns the sums. They are
@@ -85,7 +86,7 @@ func (e Ended) Publish(ctx context.Context) (record.Trials, error) {
 	p.trials = open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, TrialsFile))
 	p.grades = open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, GradesFile))
 	var err error
-	for o, problem := range outcomes(ctx, e.Blobs, e.Manifest, e.Items) {
+	for o, problem := range outcomes(ctx, e) {
 		if err = problem; err == nil {
 			err = fault.Wrap(p.add(e.Manifest, o), "trial %d", o.trial.Index)
 		}

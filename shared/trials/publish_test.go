@@ -179,7 +179,7 @@ func TestRowsThatAreMissingAreCorrupt(t *testing.T) {
 	f.lines()
 	f.put(record.OutputKey(testRun, record.CompletionsFile), "")
 	f.put(record.OutputKey(testRun, record.ErrorsFile), "")
-	if _, err := (Ended{Blobs: f.blobs, Manifest: f.m, Items: 4}).Publish(t.Context()); !fault.Is(err, fault.Corrupt) {
+	if _, err := f.ended(4).Publish(t.Context()); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("it is published: %v", err)
 	}
 }

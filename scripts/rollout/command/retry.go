@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/shared/core/interval"
 	"rollout/shared/record"
 )
 
@@ -27,7 +28,10 @@ func retryCommand(e *Env) *cobra.Command {
 		unanswered: c.Flags().Bool("unanswered", false, "items that the end of RUN left unanswered"),
 		finish: c.Flags().StringSlice("finish-reason", nil,
 			"answered items whose answer ended for one of these `reasons`, such as length"),
-		all: c.Flags().Bool("all", false, "every item"),
+		unscored: c.Flags().Bool("unscored", false,
+			"items without a score that failed for no fault of their own, or that no grader could grade"),
+		trials: c.Flags().StringSlice("trial", nil, "the trials with these `ids`, such as t0.plain.r0 (repeatable)"),
+		all:    c.Flags().Bool("all", false, "every item"),
 	}
 	set := setFlag(c, "for the items that are asked: a `setting` of sampling, request or limits, such as "+
 		"sampling.max_tokens=800")
@@ -40,7 +44,11 @@ func retryCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		child, err := r.service.Retry(c.Context(), r.run.Run, s.selection(), *set)
+		items, err := r.service.SelectTrials(c.Context(), r.run.Run, *s.trials)
+		if err != nil {
+			return err
+		}
+		child, err := r.service.Retry(c.Context(), r.run.Run, s.selection(items), *set)
 		if err != nil {
 			return err
 		}
@@ -67,20 +75,24 @@ func setFlag(c *cobra.Command, usage string) *[]string {
 
 // selectionFlags are the flags that select items of an ended run.
 type selectionFlags struct {
-	classes, finish *[]string
-	unanswered, all *bool
+	classes, finish, trials   *[]string
+	unanswered, unscored, all *bool
 }
 
-// selection returns what the flags select: all failed items without a flag.
-func (f selectionFlags) selection() record.Selection {
-	s := record.Selection{Only: *f.classes, Finish: *f.finish}
+// selection returns what the flags select, with the items that are its trials: all failed items
+// without a flag.
+func (f selectionFlags) selection(items interval.Set) record.Selection {
+	s := record.Selection{Only: *f.classes, Finish: *f.finish, Items: items}
+	if *f.unscored {
+		s.Only = append(s.Only, record.SelectUnscored)
+	}
 	if *f.unanswered {
 		s.Only = append(s.Only, record.SelectUnanswered)
 	}
 	if *f.all {
 		s.Only = append(s.Only, record.SelectAll)
 	}
-	if len(s.Only)+len(s.Finish) == 0 {
+	if len(s.Only)+len(s.Finish)+s.Items.Len() == 0 {
 		s.Only = []string{record.SelectFailed}
 	}
 	return s

@@ -101,7 +101,7 @@ func TestRetryRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"nightly", "--class", "sad"}, 2, `"sad" selects no item (use failed, unanswered, all, `},
+		{[]string{"nightly", "--class", "sad"}, 2, `"sad" selects no item (use failed, unanswered, unscored, all, `},
 		{[]string{"nightly", "--finish-reason", ","}, 2, "is not a finish reason"},
 		{[]string{"nightly", "--finish-reason", "length"}, 1, "has no item to ask again: selected is finish reason length"},
 		{[]string{"nightly", "--set", "sampling.top_p=2"}, 2, "--set: sampling.top_p: must be"},
