@@ -79,8 +79,8 @@ func TestRetryOfStoppedTrialsAsksWhatHasNoScore(t *testing.T) {
 		t.Errorf("%d trials were asked, and two were named", n)
 	}
 	wantSameFiles(t, i.trialsFiles(again), want)
-	if out := do(t, 2, "retry", "--dir", i.dir, string(child), "--trial", "t99.plain.r0").stderrText(); !strings.Contains(out,
-		`has no trial "t99.plain.r0"`) {
+	out := do(t, 2, "retry", "--dir", i.dir, string(child), "--trial", "t99.plain.r0").stderrText()
+	if !strings.Contains(out, `has no trial "t99.plain.r0"`) {
 		t.Errorf("an unknown trial: %s", out)
 	}
 }

@@ -9,9 +9,10 @@ import (
 // is passed: a run's document stays small however its kept shards are scattered.
 const maxKeptRanges = 256
 
-// sendTouched is dispatch of a child run that skips no shard: see Scan.Pick for others. Shards that it keeps from its parent are
-// done as soon as all before them are sent or done; the others are sent up to the
-// window. It stops where the caller has not looked: the next step goes on there.
+// sendTouched is dispatch of a child run that skips no shard: see Scan.Pick for others.
+// Shards that it keeps from its parent are done as soon as all before them are sent or
+// done; the others are sent up to the window. It stops where the caller has not looked:
+// the next step goes on there.
 func (d *decider) sendTouched() {
 	kept, known := d.world.Kept, min(d.Shards, d.world.KeptUntil)
 	for d.NextShard < known {
