@@ -13,12 +13,9 @@ import (
 	"rollout/shared/record"
 )
 
-// Heartbeats are read at most once in readEvery. A worker whose socket takes no connection is
-// not asked again for brokenFor.
-const (
-	readEvery = 250 * time.Millisecond
-	brokenFor = time.Second
-)
+// brokenFor is how long a worker whose socket takes no connection is not asked again. Heartbeats are
+// read at most once in health.OnlineReadEvery.
+const brokenFor = time.Second
 
 // workers knows which workers take online requests. It is safe for concurrent use.
 type workers struct {
@@ -53,7 +50,7 @@ func (s *workers) candidates(ctx context.Context, pools []pool) ([]candidate, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.ports.Clock.Now()
-	if s.all == nil || now.Sub(s.readAt) >= readEvery || now.Before(s.readAt) {
+	if s.all == nil || now.Sub(s.readAt) >= health.OnlineReadEvery || now.Before(s.readAt) {
 		if err := s.read(ctx, now); err != nil {
 			return nil, err
 		}

@@ -26,7 +26,8 @@ const flagPoll = time.Second
 //	  └──else──▶ wait until no greater worker's flag is up ──▶ locked ──▶ lower
 //
 // Each worker raises its flag before it reads the others', so that of any two at
-// least one sees the other's flag. Flags of dead workers do not count.
+// least one sees the other's flag. Flags of dead workers do not count. Whoever has the
+// lock waits for the online requests that others have at the engine; see awaitOnline.
 func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{}) (unlock func(), ok bool) {
 	exec, cancel := context.WithCancel(exec)
 	defer cancel()
@@ -50,7 +51,26 @@ func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{})
 		unlock()
 		return nil, false
 	}
-	return unlock, true
+	w.awaitOnline(exec)
+	return unlock, exec.Err() == nil
+}
+
+// maxOnlineWait bounds the wait for online requests of other workers: a stream may last long.
+const maxOnlineWait = 30 * time.Second
+
+// awaitOnline waits until other workers have no online request at the engine. They get none while
+// this worker's flag is up, but for those that the door gives them before it sees the flag. So what
+// counts is a heartbeat of a while after that.
+func (w *Worker) awaitOnline(ctx context.Context) {
+	raised := w.Clock.Now()
+	busy := func(b health.Heartbeat) bool {
+		return w.cfg.Engine != "" && b.Worker != w.cfg.ID && b.Online != nil && b.Online.Engine == w.cfg.Engine &&
+			!w.cfg.Timings.Dead(b, w.Clock.Now()) &&
+			(b.Online.InFlight > 0 || b.At.Before(raised.Add(2*health.OnlineReadEvery)))
+	}
+	for w.anyHeartbeat(ctx, busy) && w.Clock.Now().Sub(raised) < maxOnlineWait && ctx.Err() == nil {
+		pause(ctx, min(flagPoll, w.cfg.Timings.Interval))
+	}
 }
 
 // lockAmongWorkers takes the lock that workers of the same engine share.
@@ -122,14 +142,21 @@ func (w *Worker) awaitFlagsDown(ctx context.Context, match func(id string) bool)
 
 // anyFlag reports whether a worker that matches has its flag up for the same
 // engine. If the heartbeats can't be read now, it reports true.
-func (w *Worker) anyFlag(ctx context.Context, match func(id string) bool) (up bool) {
+func (w *Worker) anyFlag(ctx context.Context, match func(id string) bool) bool {
 	now := w.Clock.Now()
+	return w.anyHeartbeat(ctx, func(b health.Heartbeat) bool {
+		return match(b.Worker) && b.ProbationEngine == w.cfg.Engine && !w.cfg.Timings.Dead(b, now)
+	})
+}
+
+// anyHeartbeat reports whether a heartbeat matches. If they can't be read now, it reports true.
+func (w *Worker) anyHeartbeat(ctx context.Context, match func(health.Heartbeat) bool) (found bool) {
 	err := host.Each(ctx, w.Docs, "beat/", func(b health.Heartbeat) error {
-		up = up || match(b.Worker) && b.ProbationEngine == w.cfg.Engine && !w.cfg.Timings.Dead(b, now)
+		found = found || match(b)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "heartbeats can't be read", observe.KeyError, err)
 	}
-	return up || fault.Retriable(err) // a damaged heartbeat carries no flag
+	return found || fault.Retriable(err) // a damaged heartbeat says nothing
 }

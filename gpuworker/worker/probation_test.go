@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"rollout/gpuworker/worker"
+	"rollout/shared/core/health"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -171,6 +173,50 @@ func TestWorkersOfOneEngineHaveProbationOneAtATime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Online requests that another worker has at the engine are over before suspects are asked, so that
+// they share no crash with them, unless one lasts too long.
+func TestProbationWaitsForOnlineRequestsOfOtherWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 2, 4)
+		a, began := &probationCounter{}, time.Now()
+		d.start("w", a.executor("w"), func(c *worker.Config) { c.Engine, c.InFlight = "x", 4 })
+		other := health.Heartbeat{Schema: record.Schema, Worker: "other", Pool: "default", State: health.Ready,
+			At: began.Add(time.Hour), DueAt: began.Add(2 * time.Hour)}
+		says := func(inFlight int, at time.Time) {
+			other.Online, other.At = &health.Online{Socket: "s", Engine: "x", InFlight: inFlight, Limit: 4}, at
+			hosttest.Save(t, d.Ports, record.HeartbeatKey(other.Worker), other)
+		}
+		wantAsked := func(want int, when string) {
+			t.Helper()
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if (len(a.order) > 0) != (want > 0) {
+				t.Errorf("%s %d suspects were asked", when, len(a.order))
+			}
+		}
+		says(1, began.Add(time.Hour))
+		d.sendWork(0)
+		advance(5 * time.Second)
+		wantAsked(0, "beside an online request")
+		says(0, began)
+		advance(2 * time.Second)
+		wantAsked(0, "when the other worker may not know of the probation")
+		says(0, time.Now())
+		advance(8 * time.Second)
+		wantAsked(4, "after the online request")
+		if doc := d.shard(0); doc.State != shard.Done || doc.Counts.OK != 4 {
+			t.Errorf("the shard is %+v", doc)
+		}
+		says(1, began.Add(time.Hour))
+		d.sendWork(1)
+		advance(45 * time.Second)
+		if doc := d.shard(1); doc.State != shard.Done {
+			t.Errorf("beside a request that does not end, the shard is %+v", doc)
+		}
+	})
 }
 
 // A worker that dies with the engine's lock blocks the others only until its

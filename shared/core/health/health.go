@@ -120,6 +120,10 @@ type Heartbeat struct {
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
 }
 
+// OnlineReadEvery is how often the door of online requests reads the heartbeats: for so long after
+// a ProbationEngine is written, the engine's other workers may still get such requests.
+const OnlineReadEvery = 250 * time.Millisecond
+
 // Online is what a worker does for online requests: those of clients that wait for the
 // answer. They belong to no run.
 type Online struct {
