@@ -68,8 +68,10 @@ lambda-check: lambda ## check the size of the Lambda functions, and their start 
 	@$(GO) run ./scripts/lambda $(LAMBDA_OUT) $(LAMBDA_HOST)
 .PHONY: lambda-check
 
-generate: ## write the JSON Schemas of events again
+BUF ?= github.com/bufbuild/buf/cmd/buf@v1.59.0
+generate: ## write the JSON Schemas of events and the code of the ports' protocol again
 	$(GO) generate ./events
+	cd shared/remote && $(GO) run $(BUF) generate
 .PHONY: generate
 
 clean: ## remove what was built and run here

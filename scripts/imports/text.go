@@ -63,9 +63,12 @@ func checkFigures(line []byte) string {
 	return ""
 }
 
+// generated matches a file of Go that a program has written: see `go help generate`.
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
 // CheckText returns what no file may contain, as "file:line: what is wrong":
 // notes of unfinished work; metadata addresses outside of the drivers; in Go,
-// lines over MaxColumns; and in Go outside of tests, the name of a cloud in a
+// lines over MaxColumns that a person wrote; and in Go outside of tests, the name of a cloud in a
 // package that is neutral; and there, in the packages that write for people, a
 // number that is formatted without package figures.
 func CheckText(tree fs.FS) ([]string, error) {
@@ -74,7 +77,7 @@ func CheckText(tree fs.FS) ([]string, error) {
 		metadata := matchAny(metadataAllowed, path.Dir(name))
 		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
 			!matchAny(cloudWordsAllowed, name)
-		short := isGo(name)
+		short := isGo(name) && !generated.Match(content)
 		people := isGo(name) && !strings.HasSuffix(name, "_test.go") && matchAny(figuresIn, path.Dir(name))
 		for i, line := range bytes.Split(content, []byte("\n")) {
 			add := func(format string, args ...any) {
