@@ -39,6 +39,14 @@ const UploadScanKey = "uploads/scan"
 // write them.
 const LimitPrefix = "limit/"
 
+// Prefixes of the documents about workers that join over the network. Only package join of the
+// functions reads and writes them.
+const (
+	JoinPrefix       = "join/"
+	JoinTokenPrefix  = JoinPrefix + "token/"
+	JoinMemberPrefix = JoinPrefix + "member/"
+)
+
 // Keys of documents.
 func ManifestKey(r identity.RunID) string    { return ManifestPrefix + string(r) }
 func OpenRunKey(r identity.RunID) string     { return OpenRunPrefix + string(r) }
