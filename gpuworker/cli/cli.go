@@ -38,6 +38,7 @@ type flags struct {
 	dir, model, pool    string
 	engine, settings    []string
 	cloud, config       string
+	join, joinDir       string
 	gpus                []int
 	perServer           int
 	gpu, parent         int
@@ -100,6 +101,10 @@ func Command(name string) *cobra.Command {
 		"work for an installation in this `cloud` ("+installation.ProviderNames()+") instead of one in --dir")
 	fs.StringVar(&f.config, "config", "",
 		"the `file` with the config of that installation; default: the variable "+ConfigVariable)
+	fs.StringVar(&f.join, "join", "", "work for the installation whose `rollout up --join-listen` is at this `address`, "+
+		"instead of one in --dir; the first time with a token of `rollout join-token` in the variable "+JoinTokenVariable)
+	fs.StringVar(&f.joinDir, "join-dir", "",
+		"the `folder` that keeps this worker's certificate for --join (default: one of the user's cache)")
 	fs.IntSliceVar(&f.gpus, "gpus", nil,
 		"start one worker process for each of these GPUs (`numbers`), or for as many as --gpus-per-server says, each with "+
 			"its own --engine")
@@ -126,7 +131,7 @@ func Command(name string) *cobra.Command {
 }
 
 func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
-	if f.dir == "" && f.cloud == "" {
+	if f.dir == "" && f.cloud == "" && f.join == "" {
 		f.dir = os.Getenv(DirVariable)
 	}
 	log, err := logger(f, errOut)
@@ -174,6 +179,9 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end process.ExitReason, err error) {
 	d := s.deployment
 	d.Engine = d.Engine.WithURLs(f.engine)
+	if f.pool == "" {
+		f.pool = s.onlyPool
+	}
 	if f.gpu != noGPU {
 		groups, err := groupsOf(f.gpus, f.perServer)
 		if err != nil {

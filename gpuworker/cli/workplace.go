@@ -37,6 +37,7 @@ type workplace struct {
 	launchedForFleet bool                // as the machine was told when it started
 	scratch          string
 	sockets          string // for online requests; "" in a cloud
+	onlyPool         string // for which alone the worker may work; "" is any
 	// guard ends a context when the state turns out to be damaged, and damage
 	// returns that damage.
 	guard  func(context.Context) (context.Context, context.CancelFunc)
@@ -54,13 +55,16 @@ type openOptions struct {
 // open opens the workplace that the flags name.
 func (f flags) open(ctx context.Context, o openOptions) (*workplace, error) {
 	switch {
+	case f.join != "":
+		return f.openJoined(ctx, o)
 	case f.cloud != "":
 		return f.openCloud(ctx, o)
 	case f.dir != "":
 		return openFolder(ctx, f.dir, f.settings, o)
 	}
 	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"),
-		Remedy: "name the folder that `rollout up` runs in, also in " + DirVariable + ", or the cloud with --cloud"}
+		Remedy: "name the folder that `rollout up` runs in, also in " + DirVariable +
+			", the cloud with --cloud, or the address of another machine's with --join"}
 }
 
 // openFolder opens the installation in a folder, which `up` must have made: a

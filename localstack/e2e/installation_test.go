@@ -95,7 +95,7 @@ func withHealth(config string) string {
 	return defaultHealth + config
 }
 
-var isUp = regexp.MustCompile(`rollout is up: .*\(API at (http://[^)]+)\)`)
+var isUp = regexp.MustCompile(`rollout is up: .*\(API at (http://[^),]+)`)
 
 // start starts `rollout up` and waits until it is ready.
 func (i *testInstallation) start() {

@@ -107,6 +107,11 @@ var Rules = []Rule{
 	{Packages: "shared/gcp/...", Imports: []string{"shared/...", "events"}}, // routes events
 	{Packages: "shared/memory/...", Imports: []string{"shared/..."}},
 
+	// Ports over the network, and the certificates of those who use them. No driver stands behind it.
+	{Packages: "shared/ca", Imports: []string{"shared/clock", "shared/fault", "shared/secret"}},
+	{Packages: "shared/remote/...", Imports: append([]string{"shared/ca", "shared/clock", "shared/fault",
+		"shared/observe", "shared/remote/..."}, ports...)},
+
 	// Which installation may use a bucket.
 	{Packages: "shared/ownership", Imports: []string{"shared/..."}},
 
@@ -128,6 +133,7 @@ var Rules = []Rule{
 	{Packages: "functions/inprocess/...", Imports: functions}, // all handlers in one process
 	{Packages: "functions/internal/...", Imports: functions},
 	{Packages: "functions/interrupt/...", Imports: functions},
+	{Packages: "functions/join", Imports: functions},
 	{Packages: "functions/notify", Imports: functions},
 	{Packages: "functions/online", Imports: functions},
 	{Packages: "functions/openai", Imports: functions},

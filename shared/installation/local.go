@@ -124,6 +124,9 @@ func StateDir(dir string) string { return filepath.Join(dir, "state") }
 // ScratchDir returns the folder for temporary files of the installation in dir.
 func ScratchDir(dir string) string { return filepath.Join(StateDir(dir), "scratch") }
 
+// TLSDir returns the folder of the certificate authority of the installation in dir.
+func TLSDir(dir string) string { return filepath.Join(dir, "tls") }
+
 // SocketDir returns the folder of the sockets at which workers take online requests.
 func SocketDir(dir string) string { return filepath.Join(StateDir(dir), "online") }
 

@@ -45,7 +45,7 @@ func commands(e *Env) []commandGroup {
 			trainCommand(e), snapshotCommand(e), modelCommand(e), serveCommand(e)}},
 		{"keep", "Keep an installation:", []*cobra.Command{
 			cleanCommand(e), backupCommand(e), restoreCommand(e), bundleCommand(e), notifyCommand(e), cloudCommand(e),
-			workerCommand(e)}},
+			joinTokenCommand(e), joinedCommand(e), workerCommand(e)}},
 		{"", "", []*cobra.Command{versionCommand(e)}},
 	}
 }

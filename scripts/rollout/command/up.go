@@ -30,8 +30,10 @@ const (
 // upFlags are the flags of up.
 type upFlags struct {
 	dir, model, listen string
+	joinListen         string
 	engine             []string
 	workers            int
+	noWorkers          bool
 	once               bool
 	settings           *[]string // of --set
 	observe            setup.Options
@@ -57,6 +59,9 @@ func upCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves (default: ask the engine)")
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API, or off")
 	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes; 0 runs one worker in this process")
+	fs.StringVar(&f.joinListen, "join-listen", "", "`address` at which workers on other machines join, over mutual TLS: "+
+		"see `rollout join-token` (default: none)")
+	fs.BoolVar(&f.noWorkers, "no-workers", false, "run no worker on this machine: others join")
 	fs.BoolVar(&f.once, "once", false, "exit when every run has ended, with code 1 if one did not succeed")
 	f.settings = setFlag(c, "over DIR/rollout.toml, until up ends: a `setting` such as worker.in_flight=64")
 	f.observe.AddFlags(fs)
@@ -70,6 +75,9 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	}
 	if f.workers < 0 {
 		return usage(c, "--workers is negative")
+	}
+	if f.noWorkers && f.workers > 0 {
+		return usage(c, "--no-workers and --workers exclude each other")
 	}
 	level := slog.LevelInfo
 	if f.once {
@@ -110,12 +118,17 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	joining, err := e.joining(ctx, p, f.joinListen, *f.settings)
+	if err != nil {
+		return err
+	}
 	r := standalone.Start(ctx, standalone.Options{
+		Join: joining, NoWorkers: f.noWorkers,
 		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
 		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: worker,
 		WorkerOutput: e.workerOutput(screen),
 	})
-	if err := e.printUp(p, listener, f); err != nil {
+	if err := e.printUp(p, listener, joining, f); err != nil {
 		return errors.Join(err, r.Stop())
 	}
 	if f.once {
@@ -131,13 +144,16 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 }
 
 // printUp prints where to put prompts, where to find results, and where the API listens.
-func (e *Env) printUp(p *prepared, at net.Listener, f upFlags) error {
+func (e *Env) printUp(p *prepared, at net.Listener, joining *standalone.Joining, f upFlags) error {
 	if f.once {
 		return nil
 	}
 	api := "no API"
 	if at != nil {
 		api = "API at http://" + at.Addr().String()
+	}
+	if joining != nil {
+		api += ", workers join at " + joining.Listener.Addr().String()
 	}
 	return e.say("rollout is up: put prompts files (.jsonl) into %s, read %s (%s)",
 		p.Dir+"/bucket/prompts", p.Dir+"/bucket/runs", api)

@@ -15,6 +15,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
+	"rollout/functions/join"
 	"rollout/functions/notify"
 	"rollout/functions/online"
 	"rollout/functions/openai"
@@ -42,12 +43,20 @@ type Options struct {
 	Watch      bool         // submit files that appear in the bucket
 	Listen     net.Listener // of the API; nil disables the API
 	Token      secret.Value // of the API; may be empty on a loopback address
+	Join       *Joining     // serves workers on other machines; nil does not
+	NoWorkers  bool         // run no worker here: those that join answer
 	Meter      *meter.Meter // metrics that the API serves; may be nil
 	Workers    int          // worker processes of each pool; 0 runs one worker of each pool in this process
 	Worker     []string     // command line of a worker process, without --pool
 	// WorkerOutput returns where a worker process writes; it is called once for each. Nil stands for this process's own
 	// streams, as do nil writers.
 	WorkerOutput func() (stdout, stderr io.Writer)
+}
+
+// Joining serves workers that join from other machines.
+type Joining struct {
+	Server   *join.Server
+	Listener net.Listener
 }
 
 // Runtime is the running product.
@@ -97,6 +106,9 @@ func Start(ctx context.Context, o Options) *Runtime {
 			r.onlineDoor().Mount(), service.Uploads(), service.Stream(functions))
 		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
+	if o.Join != nil {
+		r.others.Go(func() { r.fail(o.Join.Server.Serve(functions, o.Join.Listener)) })
+	}
 	for _, pool := range o.Deployment.InferPools() {
 		r.startPool(ctx, &r.workers, pool.Name)
 	}
@@ -128,7 +140,7 @@ func (r *Runtime) sockets() string {
 // liveness returns the liveness of the workers in this process.
 func (r *Runtime) liveness() *observe.Liveness {
 	workers := 0
-	if r.o.Workers == 0 {
+	if r.o.Workers == 0 && !r.o.NoWorkers {
 		workers = len(r.o.Deployment.InferPools())
 	}
 	return observe.NewLiveness(r.ports.Clock, r.o.Deployment.Health.SelfFence.Std(), workers)
@@ -150,6 +162,15 @@ func (r *Runtime) probes() probes.Probes {
 
 // startPool starts the workers of a pool.
 func (r *Runtime) startPool(ctx context.Context, workers *sync.WaitGroup, pool string) {
+	if r.o.NoWorkers {
+		workers.Go(func() { // the product runs on without one
+			select {
+			case <-r.stopping:
+			case <-ctx.Done():
+			}
+		})
+		return
+	}
 	if r.o.Workers == 0 {
 		workers.Go(func() { r.fail(r.worker(ctx, pool)) })
 		return

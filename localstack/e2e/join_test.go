@@ -1,0 +1,330 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollout/localstack/scenarios"
+	"rollout/shared/core/run"
+)
+
+// joinedInstallation is an installation whose workers join over the network, each through a
+// network of its own that a test disturbs.
+type joinedInstallation struct {
+	*testInstallation
+	address string // at which workers join
+	token   string
+	workers []*joinedWorker
+}
+
+// joinedWorker is a worker process that joins.
+type joinedWorker struct {
+	*process
+	network *network
+	folder  string // of its certificate
+}
+
+var joinAddress = regexp.MustCompile(`workers join at ([0-9.:]+)`)
+
+func newJoinedInstallation(t *testing.T, engine string, workers int) *joinedInstallation {
+	t.Helper()
+	i := &testInstallation{t: t, dir: t.TempDir(), engine: engine,
+		args: []string{"--no-workers", "--join-listen", "127.0.0.1:0"}}
+	i.configure(smallShards)
+	i.start()
+	m := joinAddress.FindStringSubmatch(i.up.stderrText())
+	if m == nil {
+		t.Fatalf("no address to join: %s", i.up.stderrText())
+	}
+	j := &joinedInstallation{testInstallation: i, address: m[1]}
+	j.token = strings.TrimSpace(read(t, do(t, 0, "join-token", "--dir", i.dir).stdout))
+	for range workers {
+		w := &joinedWorker{network: newNetwork(t, j.address), folder: t.TempDir()}
+		j.workers = append(j.workers, w)
+		j.startWorker(w)
+	}
+	return j
+}
+
+// startWorker starts a worker's process. At a later start it has its certificate.
+func (j *joinedInstallation) startWorker(w *joinedWorker) {
+	j.t.Helper()
+	w.process = spawn(j.t, "", "/usr/bin/env", "ROLLOUT_JOIN_TOKEN="+j.token, filepath.Join(binaries, gpuworker),
+		"--join", w.network.address, "--join-dir", w.folder, "--engine", j.engine)
+}
+
+// network stands between a worker and its installation, as a network that misbehaves.
+type network struct {
+	address string
+
+	mu      sync.Mutex
+	mode    disturbance
+	changed chan struct{} // closed when the mode changes
+	conns   map[net.Conn]bool
+}
+
+// disturbance is how a network misbehaves.
+type disturbance string
+
+const (
+	undisturbedNetwork disturbance = ""
+	partitioned        disturbance = "partitioned" // no byte passes, and nobody is told
+	slow               disturbance = "slow"        // bytes pass late
+	garbled            disturbance = "garbled"     // bytes pass changed and in another order
+	reset              disturbance = "reset"       // connections end at once
+)
+
+func newNetwork(t *testing.T, target string) *network {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &network{address: l.Addr().String(), changed: make(chan struct{}), conns: map[net.Conn]bool{}}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { n.serve(c, target) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		n.disturb(reset)
+		all.Wait()
+	})
+	return n
+}
+
+// disturb lets the network misbehave so from now on.
+func (n *network) disturb(how disturbance) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mode = how
+	close(n.changed)
+	n.changed = make(chan struct{})
+	if how == reset {
+		for c := range n.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+func (n *network) now() (disturbance, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mode, n.changed
+}
+
+func (n *network) serve(client net.Conn, target string) {
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	n.mu.Lock()
+	if n.mode == reset {
+		_, _ = client.Close(), server.Close()
+	}
+	n.conns[client], n.conns[server] = true, true
+	n.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { n.pass(server, client) })
+	both.Go(func() { n.pass(client, server) })
+	both.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, client)
+	delete(n.conns, server)
+}
+
+// pass copies one direction, as the mode says.
+func (n *network) pass(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	buffer := make([]byte, 16<<10)
+	for {
+		k, err := from.Read(buffer)
+		if k > 0 && !n.deliver(to, buffer[:k]) || err != nil {
+			return
+		}
+	}
+}
+
+func (n *network) deliver(to io.Writer, b []byte) bool {
+	mode, changed := n.now()
+	for mode == partitioned {
+		<-changed
+		mode, changed = n.now()
+	}
+	switch mode {
+	case slow:
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+		}
+	case garbled:
+		if len(b) > 1 {
+			b[0], b[len(b)-1] = b[len(b)-1]^0x55, b[0]
+		}
+	case reset:
+		return false
+	}
+	_, err := to.Write(b)
+	return err == nil
+}
+
+// Workers that join are killed, stopped, and cut off from their installation by networks that
+// lose, delay, change and reorder bytes. The files are those of an undisturbed run (I1 to I5).
+func TestDisturbedWorkersThatJoinDoNotChangeTheResult(t *testing.T) {
+	t.Parallel()
+	const items, rounds = 200, 5
+	file := promptsFile(t, scenarios.MixedPrompts(items))
+	want := undisturbed(t, file)
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 77))
+			j := newJoinedInstallation(t, serveSlowly(t, 20*time.Millisecond).url, 2)
+			for range rounds {
+				id := j.submit(file)
+				eventually(t, "a part of the run is answered", func() bool {
+					s, ok := j.show(id)
+					return ok && (s.Phase.Ended() || s.Items.Done > 20)
+				})
+				j.disturb(rng)
+				j.awaitEnd(id)
+				wantSame(t, j.outcome(id), want)
+			}
+		})
+	}
+}
+
+// disturb disturbs one of the workers, and the other one sometimes, too, until their installation
+// has noticed, or for a moment.
+func (j *joinedInstallation) disturb(rng *rand.Rand) {
+	j.t.Helper()
+	w := j.workers[rng.IntN(len(j.workers))]
+	switch rng.IntN(6) {
+	case 0:
+		w.kill()
+		j.startWorker(w)
+	case 1: // for longer than it takes to be taken for dead
+		w.network.disturb(partitioned)
+		j.awaitFewerWorkers()
+	case 2:
+		w.network.disturb(garbled)
+		j.awaitProgressOrFewerWorkers()
+	case 3:
+		for _, w := range j.workers {
+			w.network.disturb(reset)
+			w.network.disturb(undisturbedNetwork)
+		}
+	case 4:
+		w.network.disturb(slow)
+		j.awaitProgressOrFewerWorkers()
+	case 5:
+		w.signal(syscall.SIGSTOP)
+		j.awaitFewerWorkers()
+		w.signal(syscall.SIGCONT)
+	}
+	w.network.disturb(undisturbedNetwork)
+	if w.ended() { // it has fenced itself for too long
+		j.startWorker(w)
+	}
+}
+
+// awaitFewerWorkers waits until a worker is taken for dead, or all runs have ended.
+func (j *joinedInstallation) awaitFewerWorkers() {
+	j.t.Helper()
+	eventually(j.t, "the worker is taken for dead", func() bool {
+		return len(j.aliveWorkers()) < len(j.workers) || j.allEnded()
+	})
+}
+
+// awaitProgressOrFewerWorkers waits until more items are answered, or a worker is taken for dead.
+func (j *joinedInstallation) awaitProgressOrFewerWorkers() {
+	j.t.Helper()
+	before := j.answered()
+	eventually(j.t, "the run goes on", func() bool {
+		return j.answered() > before+10 || len(j.aliveWorkers()) < len(j.workers) || j.allEnded()
+	})
+}
+
+func (j *joinedInstallation) allEnded() bool {
+	j.t.Helper()
+	for _, s := range j.runs() {
+		if !s.Phase.Ended() {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *joinedInstallation) answered() (n int) {
+	j.t.Helper()
+	for _, s := range j.runs() {
+		n += int(s.Items.Done)
+	}
+	return n
+}
+
+// A worker that is revoked ends with one clear line, its work goes on elsewhere, and it can't come
+// back with what it has.
+func TestRevokedWorkerEnds(t *testing.T) {
+	t.Parallel()
+	j := newJoinedInstallation(t, serveSlowly(t, 20*time.Millisecond).url, 2)
+	eventually(t, "both workers are there", func() bool { return len(j.aliveWorkers()) == 2 })
+	id := j.submit(promptsFile(t, scenarios.MixedPrompts(160)))
+	eventually(t, "a part of the run is answered", func() bool { return j.answered() > 10 })
+	members := strings.Fields(read(t, do(t, 0, "joined", "--dir", j.dir).stdout))
+	do(t, 0, "joined", "revoke", members[5], "--dir", j.dir) // behind the five titles
+	var revoked, other *joinedWorker
+	eventually(t, "a worker ends", func() bool {
+		for k, w := range j.workers {
+			if w.ended() {
+				revoked, other = w, j.workers[1-k]
+				return true
+			}
+		}
+		return false
+	})
+	revoked.wantExit(1)
+	revoked.wantStderr("gpuworker: the worker's certificate is revoked", "rollout join-token")
+	if n := j.times("a worker is refused"); n != 1 {
+		t.Errorf("`rollout up` writes %d lines about it, want one", n)
+	}
+	j.await(id, run.CompletedWithErrors)
+	if other.ended() {
+		t.Error("the other worker has ended, too")
+	}
+	j.startWorker(revoked)
+	<-revoked.done
+	revoked.wantExit(1)
+	revoked.wantStderr("the join token is not valid")
+}
+
+// A worker of another installation's authority is refused with one line, and asks for nothing else.
+func TestWorkerOfAnotherAuthorityIsRefused(t *testing.T) {
+	t.Parallel()
+	engine := serve(t).url
+	j, strange := newJoinedInstallation(t, engine, 0), newJoinedInstallation(t, engine, 0)
+	j.token = strange.token
+	w := &joinedWorker{network: newNetwork(t, j.address), folder: t.TempDir()}
+	j.startWorker(w)
+	<-w.done
+	w.wantExit(1)
+	w.wantStderr("the server there is not the one that the token is of")
+}
