@@ -22,7 +22,7 @@ func measures() []struct {
 	}{
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
 		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"shares", shares},
-		{"online", online}, {"status", endedRuns}, {"idle", idle}, {"tiny", tiny}, {"rollouts", rollouts},
+		{"join", joined}, {"online", online}, {"status", endedRuns}, {"idle", idle}, {"tiny", tiny}, {"rollouts", rollouts},
 		{"vllm", func(ctx context.Context, l *runner) error { return realServer(ctx, l, vllmCase()) }},
 		{"llamacpp", func(ctx context.Context, l *runner) error { return realServer(ctx, l, llamacppCase()) }},
 	}

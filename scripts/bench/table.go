@@ -47,6 +47,8 @@ func goals() []goal {
 		{"Shares/high", "s-over-1.3×alone", 5, false},
 		{"Shares/weights", "requests/s", 300, true},
 		{"Shares/weights", "%-off-at-most", 10, false},
+		{"Join", "p99-claim×folder", 3, false},
+		{"Join/workers=200", "p99-heartbeat-late-ms", 500, false},
 		{"Online/full", "×idle-and-a-batch-request", 1.2, false},
 		{"Online/full", "%-of-requests-lost", 2, false},
 		{"Status/ended=100000", "ms", 100, false},
