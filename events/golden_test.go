@@ -39,6 +39,8 @@ var golden = map[string]events.Payload{
 		Only: []string{"failed"}, Items: []int{3, 2}},
 	"retry_with_settings": events.RetryRequested{Run: run, Parent: run,
 		FinishReasons: []string{"length"}, Set: []string{"sampling.max_tokens=800"}},
+	"retry_amends": events.RetryRequested{Run: run, Parent: run, Amend: &events.Amend{Replications: 5,
+		Variants: `[{"name":"terse"}]`, Tasks: "more.jsonl"}},
 	"batch_requested": events.BatchRequested{Run: run},
 	"plan_range":      events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
 	"plan_advanced":   events.PlanAdvanced{Run: run},

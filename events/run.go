@@ -57,6 +57,18 @@ type RetryRequested struct {
 	// Set are settings over those of the parent's config, such as
 	// "sampling.max_tokens=800".
 	Set []string `json:"set,omitempty"`
+	// Amend adds trials to those of the parent, and no item is asked again.
+	Amend *Amend `json:"amend,omitempty"`
+}
+
+// Amend says what a child adds to the trials of its parent.
+type Amend struct {
+	// Replications is how often each task is tried under each variant; 0 leaves it.
+	Replications int `json:"replications,omitempty" jsonschema:"minimum=0"`
+	// Variants are further variants, as JSON text: a list as a config has it.
+	Variants string `json:"variants,omitempty"`
+	// Tasks is the name of a file of further tasks, whose content the child's object of tasks has.
+	Tasks string `json:"tasks,omitempty"`
 }
 
 // BatchRequested asks submit for the run of a batch whose document exists.

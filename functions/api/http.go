@@ -119,6 +119,7 @@ func (s *Service) routes() map[string]methods {
 		"/v1/runs/{id}/resume":        {http.MethodPost: s.steer(s.Resume)},
 		"/v1/runs/{id}/stop":          {http.MethodPost: s.steer(s.Stop)},
 		"/v1/runs/{id}/retry":         {http.MethodPost: s.postRetry},
+		"/v1/runs/{id}/amend":         {http.MethodPost: s.postAmend},
 		"/v1/workers":                 {http.MethodGet: s.getWorkers},
 		openAPIPath:                   {http.MethodGet: s.getOpenAPI},
 		"/v1/overview":                {http.MethodGet: s.getOverview},

@@ -144,6 +144,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/v1/runs/A/resume", "/v1/runs/{id}/resume", "", 202},
 		{"POST", "/v1/runs/A/stop", "/v1/runs/{id}/stop", "", 202},
 		{"POST", "/v1/runs/A/retry", "/v1/runs/{id}/retry", "", 409},
+		{"POST", "/v1/runs/A/amend", "/v1/runs/{id}/amend", `{"replications":5}`, 400},
 		{"GET", "/v1/workers", "/v1/workers", "", 200},
 		{"GET", "/v1/overview", "/v1/overview", "", 200},
 		{"GET", "/v1/openapi.json", "/v1/openapi.json", "", 200},

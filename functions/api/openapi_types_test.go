@@ -11,6 +11,7 @@ import (
 
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/grade"
@@ -106,6 +107,12 @@ type (
 		Trials        []string `json:"trials,omitempty"`
 		Set           []string `json:"set,omitempty"`
 	}
+	amendBody struct {
+		Replications int              `json:"replications,omitempty"`
+		Variants     []config.Variant `json:"variants,omitempty"`
+		Set          []string         `json:"set,omitempty"`
+		DryRun       bool             `json:"dry_run,omitempty"`
+	}
 )
 
 // endpoints are the endpoints of the description, by method and path.
@@ -129,6 +136,7 @@ var endpoints = map[string]described{
 	"POST /v1/runs/{id}/resume": {"Resume a run", "202", status.Status{}, reasonBody{}, nil},
 	"POST /v1/runs/{id}/stop":   {"Stop a run", "202", status.Status{}, reasonBody{}, nil},
 	"POST /v1/runs/{id}/retry":  {"Ask items of an ended run again", "202", Retry{}, retryBody{}, nil},
+	"POST /v1/runs/{id}/amend":  {"Add trials to those of an ended run", "202", Amended{}, amendBody{}, nil},
 	"GET /v1/workers":           {"The workers, the living first", "200", workersAnswer{}, nil, nil},
 	"GET /v1/overview": {"Runs, workers, queues and uploads", "200", overviewAnswer{}, nil,
 		[]string{"limit", "since", "after", "phase"}},

@@ -297,7 +297,7 @@ func history(p status.Progress, s status.Status) (out []string) {
 	say("submitted at %s from %s%s (%s), with %s",
 		s.CreatedAt.Format(time.RFC3339), strings.Join(names, ", "), more, m.Dialect, config)
 	if m.Parent != nil {
-		say("it retries run %s: %s", m.Parent.Run, m.Parent.Selection)
+		say("it %s", m.Parent)
 	}
 	if m.Refused != "" {
 		say("refused: %s", m.Refused)

@@ -134,15 +134,15 @@ func (x *Explainer) Trials(ctx context.Context, id identity.RunID, from int) (g 
 	if from = min(max(0, from), last); last < of.Tasks {
 		g.Next = &last
 	}
-	b := gridBuilder{x: x, p: p, of: of, known: known, items: known.itemsOf(of)}
+	b := gridBuilder{x: x, p: p, of: of, known: known, items: known.itemsOf(p.Manifest, of)}
 	return g, b.fill(ctx, &g, from, last)
 }
 
 // tasksOf returns how many tasks a run has; 0 before all of its trials are planned.
 func tasksOf(p status.Progress, of design.Design) int {
 	// Judges are asked in objects that are appended behind that of the trials.
-	planned := p.Plan.Appended != nil && (p.Plan.AllMerged() || p.Plan.Appended.Input > p.Manifest.InputCount()) ||
-		p.Plan.Inherited != nil && p.Plan.AllMerged()
+	planned := p.Plan.AllMerged() && (p.Plan.Appended != nil || p.Plan.Inherited != nil) ||
+		p.Plan.Inherited == nil && p.Plan.Appended != nil && p.Plan.Appended.Input > p.Manifest.InputCount()
 	items := p.Plan.Items
 	if len(p.Plan.Roles) > 0 {
 		items = p.Plan.Roles[0].Items
@@ -463,13 +463,13 @@ func (g *grids) of(id identity.RunID) *knownGrid {
 }
 
 // itemsOf returns the item of each slot of the design.
-func (k *knownGrid) itemsOf(of design.Design) []int32 {
+func (k *knownGrid) itemsOf(m record.Manifest, of design.Design) []int32 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.of != of {
 		k.of, k.items = of, make([]int32, of.Trials())
 		item := int32(0)
-		for p := range of.Schedule() {
+		for p := range trials.Places(m, of.Tasks) {
 			k.items[of.Slot(p)] = item
 			item++
 		}

@@ -111,7 +111,7 @@ func (r *factRows) fact(l input.Line, row result.Row) (f facts.Fact, err error) 
 	name := dialect.Name(r.manifest.Dialect)
 	f = facts.Fact{Item: l.Place.Item, Class: row.Class, Prompt: promptOf(name, l.Bytes)}
 	if r.kind.Facts != nil && l.Bytes != nil {
-		if f.Own, err = r.kind.Facts.ValuesOf(l.Bytes); err != nil {
+		if f.Own, err = r.kind.Facts.ValuesOf(r.manifest, l.Bytes); err != nil {
 			return f, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/run"
@@ -12,6 +13,8 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/kind"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
 )
@@ -25,8 +28,51 @@ func (p *Planner) startChild(ctx context.Context, m record.Manifest) (record.Pla
 	if err != nil {
 		return p.recordProblem(ctx, m.Run, fault.Wrap(err, "inherit from run %s", m.Parent.Run))
 	}
-	change := func(record.Plan, bool) (record.Plan, bool, error) { return doc, true, nil }
+	if m.Parent.Amend != nil {
+		if doc, err = p.amend(ctx, m, doc); err != nil {
+			return p.recordProblem(ctx, m.Run, fault.Wrap(err, "amend run %s", m.Parent.Run))
+		}
+	}
+	change := func(cur record.Plan, found bool) (record.Plan, bool, error) {
+		if found && cur.Inherited != nil && cur.Problem == "" {
+			return cur, false, nil // another call was faster, and its ranges may be merged
+		}
+		return doc, true, nil
+	}
 	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)
+}
+
+// amend writes the object of the items that a child adds to the plan of its parent, unless it
+// exists, and returns the plan with its ranges.
+func (p *Planner) amend(ctx context.Context, m record.Manifest, doc record.Plan) (record.Plan, error) {
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil {
+		return doc, err
+	}
+	added := record.Appended{Input: doc.Sources(), First: doc.Total}
+	added.Key = record.AppendedKey(m.Run, added.Input)
+	info, err := p.Blobs.Stat(ctx, added.Key, "")
+	if fault.Is(err, fault.NotFound) {
+		a := kind.Amended{Appended: kind.Appended{Blobs: p.Blobs, Manifest: m, Input: added.Input}, First: doc.Items}
+		if a.Tasks, err = p.inputs.Tasks(ctx, m, doc); err != nil {
+			return doc, err
+		}
+		if err := p.stream(ctx, added.Key, func(w io.Writer) error { return k.Amend(ctx, a, w) }); err != nil {
+			return doc, err
+		}
+		info, err = p.Blobs.Stat(ctx, added.Key, "")
+	}
+	if err != nil {
+		return doc, err
+	}
+	added.Version, added.Size, added.Count = info.Version, info.Size, record.RangeCount(info.Size)
+	in := *doc.Inherited
+	in.Shards, in.IDs = doc.Shards, doc.IDLists()
+	in.Amended = append(slices.Clone(in.Amended), record.AddedRanges{Run: m.Run, Source: added.Input, Range: added.First})
+	doc.Inherited, doc.IDs = &in, nil
+	doc.Appended, doc.Total = &added, doc.Total+added.Count
+	p.Log.InfoContext(ctx, "plan is amended", observe.KeyRun, m.Run, "bytes", added.Size)
+	return doc, nil
 }
 
 // inherit writes the table of a child, and returns its plan.
@@ -51,11 +97,12 @@ func (p *Planner) inherit(ctx context.Context, m record.Manifest) (doc record.Pl
 	if err := p.streamWhole(ctx, record.InheritedKey(m.Run), table); err != nil {
 		return doc, err
 	}
-	owner := parent
+	in := record.Inheritance{Plan: parent}
 	if doc.Inherited != nil {
-		owner = doc.Inherited.Plan
+		in = *doc.Inherited
 	}
-	doc.Inherited = &record.Inheritance{Plan: owner, Kept: t.kept}
+	in.Kept, in.Shards = t.kept, 0
+	doc.Inherited = &in
 	return doc, nil
 }
 

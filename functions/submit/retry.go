@@ -50,9 +50,12 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 	m.Run, m.CreatedAt = id, s.Clock.Now().UTC()
 	m.Parent = &record.Parent{Run: parent.Run, Set: e.Set,
 		Selection: record.Selection{Only: e.Only, Finish: e.FinishReasons, Items: interval.Of(items...)}}
-	err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, *m.Parent)
-	if err == nil {
-		m.Config, m.Original, err = withSettings(parent, e.Set)
+	if e.Amend != nil {
+		created := m.CreatedAt
+		m, err = AmendRun(ctx, s.Ports, s.opts.Kinds, parent, id, *e.Amend, e.Set)
+		m.CreatedAt = created
+	} else if err = CheckRetry(ctx, s.Ports, s.opts.Kinds, parent, *m.Parent); err == nil {
+		m.Config, m.Original, err = withSettings(parent, e.Set, settableInRetry, "a retry")
 	}
 	if err == nil && len(e.Set) > 0 {
 		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
@@ -100,8 +103,7 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 		return err
 	}
 	if parent.Refused != "" {
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s was refused: %s", parent.Run, parent.Refused),
-			Remedy: "submit its input again"}
+		return refusedBefore(parent)
 	}
 	k, err := kinds.Of(parent.Kind) // a refused run may have none
 	if err != nil {
@@ -118,20 +120,16 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	if !k.Retries || len(parent.Roles) > 0 {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)
 	}
-	if _, _, err := withSettings(parent, as.Set); err != nil {
+	if _, _, err := withSettings(parent, as.Set, settableInRetry, "a retry"); err != nil {
 		return err
 	}
 	if sel.Items.Len() > 0 && parent.Config.Dedupe.Enabled {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "select items by their classes",
 			Err: errors.New("the run asks identical requests once, so that its items can't be selected one by one")}
 	}
-	s := run.New(parent.Run)
-	if _, _, err := host.Load(ctx, p.Docs, record.CoordinatorKey(parent.Run), &s); err != nil {
+	s, err := endedState(ctx, p, parent.Run)
+	if err != nil {
 		return err
-	}
-	if !s.Phase.Ended() {
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has not ended", parent.Run),
-			Remedy: notEnded(s.Phase)}
 	}
 	if !selectsAny(s, sel, parent.Config.Grades) {
 		return &fault.Error{Kind: fault.Conflict, Remedy: "choose others: `rollout status` counts the failed items by class",
@@ -185,17 +183,19 @@ func mayHaveEnded(c shard.Counts, reasons []string) bool {
 // items are, who answers them, or how all of them are scored.
 var settableInRetry = []string{"sampling", "request", "limits"}
 
-// withSettings returns the config of the parent's child with those settings, and by which
-// settings its item ids and seeds are computed: as in the run that first asked its items.
-func withSettings(parent record.Manifest, settings []string) (config.Run, *record.Original, error) {
+// withSettings returns the config of the parent's child with those settings, which are of these
+// tables, and by which settings its item ids and seeds are computed: as in the run that first asked
+// its items. child is what is said to set them.
+func withSettings(parent record.Manifest, settings, tables []string, child string) (config.Run, *record.Original,
+	error) {
 	c, err := parent.Config.Set(settings)
 	if err != nil {
 		return c, nil, err
 	}
 	for _, key := range config.SettingKeys(settings) {
-		if table, _, _ := strings.Cut(key, "."); !slices.Contains(settableInRetry, table) {
-			return c, nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("a retry can't set %s", key),
-				Remedy: "set keys of " + strings.Join(settableInRetry, ", ") + ", or submit the input as a run of its own"}
+		if table, _, _ := strings.Cut(key, "."); !slices.Contains(tables, table) {
+			return c, nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s can't set %s", child, key),
+				Remedy: "set keys of " + strings.Join(tables, ", ") + ", or submit the input as a run of its own"}
 		}
 	}
 	original := parent.Original
@@ -212,10 +212,7 @@ func checkFiles(ctx context.Context, p host.Ports, parent identity.RunID) error 
 	if _, _, err := host.Load(ctx, p.Docs, record.PlanKey(parent), &plan); err != nil {
 		return err
 	}
-	owner := parent
-	if plan.Inherited != nil {
-		owner = plan.Inherited.Plan
-	}
+	owner := plan.RangeOwner(parent, 0)
 	keys := []string{record.FileEntriesKey(parent), record.OutputKey(parent, record.CompletionsFile),
 		record.OutputKey(parent, record.ErrorsFile)}
 	if plan.Total > 0 {

@@ -139,6 +139,17 @@ func (j *judgeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// asked counts the requests from number from on, by what they ask.
+func (j *judgeServer) asked(from int) map[string]int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := map[string]int{}
+	for _, b := range j.bodies[from:] {
+		out[b[strings.IndexByte(b, '{'):]]++
+	}
+	return out
+}
+
 // mostAtOnce returns how many requests were in flight at once.
 func (j *judgeServer) mostAtOnce() int {
 	j.mu.Lock()

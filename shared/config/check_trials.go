@@ -36,7 +36,8 @@ func (r Run) checkTrials(c *checker, at string) {
 		optionalKey
 		remedy string
 	}{
-		{optionalKey{"input.dialect", r.Input.Dialect != ""}, "its lines are tasks: remove it"},
+		// Manifests of trials say plain.
+		{optionalKey{"input.dialect", r.Input.Dialect != "" && r.Input.Dialect != "plain"}, "its lines are tasks: remove it"},
 		{optionalKey{"dedupe", r.Dedupe != Dedupe{}}, "each answer has a seed of its own: remove the table"},
 		{optionalKey{"sampling.n", r.Sampling.N != nil}, "set design.replications in its place"},
 		{optionalKey{"sampling.seed", r.Sampling.Seed != nil}, "set design.seed in its place"},

@@ -87,11 +87,8 @@ func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first 
 // is one.
 func (x *Index) firstOf(ctx context.Context, run identity.RunID, p record.Plan,
 	h shardtable.Hash) (shardtable.Place, bool, error) {
-	if p.Inherited != nil {
-		run = p.Inherited.Plan
-	}
-	for _, l := range p.IDs {
-		key := record.HashesKey(run, l, record.HashIDs)
+	for _, l := range p.IDLists() {
+		key := record.HashesKey(p.RangeOwner(run, l.From), l, record.HashIDs)
 		at, ok, err := shardtable.FindHash(l.Count, h, func(offset, length int64) ([]byte, error) {
 			return ReadPart(ctx, x.blobs, key, offset, length)
 		})

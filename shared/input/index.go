@@ -111,7 +111,7 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 	if ok {
 		return e, nil
 	}
-	owner, err := x.planOwner(ctx, run)
+	owner, err := x.rangeOwner(ctx, k)
 	if err != nil {
 		return e, err
 	}
@@ -204,7 +204,7 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 		return rows, nil
 	}
 	want := min(pageRows, e.Shards-page*pageRows)
-	owner, err := x.planOwner(ctx, run)
+	owner, err := x.rangeOwner(ctx, k.rangeOf)
 	if err != nil {
 		return nil, err
 	}

@@ -9,14 +9,11 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// planOwner returns the run whose plan objects the run uses: itself, or the oldest
+// rangeOwner returns the run to which the plan objects of a range of the run belong: itself, or an
 // ancestor of a child.
-func (x *Index) planOwner(ctx context.Context, run identity.RunID) (identity.RunID, error) {
-	p, err := x.Plan(ctx, run, 0, 0)
-	if err != nil || p.Inherited == nil {
-		return run, err
-	}
-	return p.Inherited.Plan, nil
+func (x *Index) rangeOwner(ctx context.Context, of rangeOf) (identity.RunID, error) {
+	p, err := x.Plan(ctx, of.run, 0, 0)
+	return p.RangeOwner(of.run, of.rng), err
 }
 
 // keptPage is a page of what a child has from its parent.
@@ -25,8 +22,8 @@ type keptPage struct {
 	page int
 }
 
-// Inherited returns what a child run has of a shard from its parent. NotFound means
-// that the child is not planned yet, or its plan has expired.
+// Inherited returns what a child run has of a shard from its parent: no row of a shard that the
+// child added. NotFound means that the child is not planned yet, or its plan has expired.
 func (x *Index) Inherited(ctx context.Context, run identity.RunID, shard int) (shardtable.Inherited, error) {
 	k := keptPage{run, shard / pageRows}
 	x.mu.Lock()
@@ -37,8 +34,11 @@ func (x *Index) Inherited(ctx context.Context, run identity.RunID, shard int) (s
 		if err != nil {
 			return shardtable.Inherited{}, err
 		}
-		first := k.page * pageRows
-		n := int64(min(pageRows, p.Shards-first))
+		first, inherited := k.page*pageRows, p.InheritedShards()
+		if shard >= inherited {
+			return shardtable.Inherited{Touched: true}, nil
+		}
+		n := int64(min(pageRows, inherited-first))
 		b, err := ReadPart(ctx, x.blobs, record.InheritedKey(run), int64(first)*shardtable.InheritedSize,
 			n*shardtable.InheritedSize)
 		if err != nil {
@@ -54,5 +54,9 @@ func (x *Index) Inherited(ctx context.Context, run identity.RunID, shard int) (s
 	if at := shard - k.page*pageRows; at >= 0 && at < len(rows) {
 		return rows[at], nil
 	}
-	return shardtable.Inherited{}, fault.New(fault.NotFound, "run %s has no shard %d", run, shard)
+	p, err := x.Plan(ctx, run, shard+1, 0)
+	if err == nil && shard < p.InheritedShards() {
+		err = fault.New(fault.NotFound, "run %s has no shard %d", run, shard)
+	}
+	return shardtable.Inherited{Touched: true}, err
 }

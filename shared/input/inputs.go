@@ -165,6 +165,20 @@ func (x *Inputs) Source(ctx context.Context, run identity.RunID, p record.Plan, 
 	return src, nil
 }
 
+// Tasks returns the input of a run of trials as it is planned, and the files of tasks that
+// amendments added. Its errors are those of PlannedVersion.
+func (x *Inputs) Tasks(ctx context.Context, m record.Manifest, p record.Plan) ([]record.Ranges, error) {
+	src, err := x.Source(ctx, m.Run, p, 0)
+	if err == nil {
+		src.Version, _, err = x.PlannedVersion(ctx, m, p, 0)
+	}
+	out := []record.Ranges{src}
+	for _, in := range m.Tasks {
+		out = append(out, record.Ranges{Key: in.Key, Version: in.Version, Size: in.Size})
+	}
+	return out, err
+}
+
 // Locate returns the place of a range that the plan has; see record.Plan.Locate. It is Corrupt
 // for any other range.
 func (x *Inputs) Locate(ctx context.Context, run identity.RunID, p record.Plan, rng int) (record.Place, error) {

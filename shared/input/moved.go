@@ -88,10 +88,7 @@ func (x *Inputs) SameAsPlanned(ctx context.Context, m record.Manifest, p record.
 		same, err := hasDigest(u, src.Digest, !damaged && info.Size == in.Size)
 		return same, true, err
 	}
-	owner := m.Run
-	if p.Inherited != nil {
-		owner = p.Inherited.Plan
-	}
+	owner := p.SourceOwner(m.Run, i)
 	first, err := x.firstRange(ctx, m.Run, p, i)
 	if err != nil {
 		return false, false, err

@@ -74,7 +74,7 @@ func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place
 // readRepeats returns the repeats among the items [lo, hi) of a range with count
 // repeats in all.
 func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]shardtable.Repeat, error) {
-	owner, err := x.planOwner(ctx, k.run)
+	owner, err := x.rangeOwner(ctx, k.rangeOf)
 	if err != nil {
 		return nil, err
 	}

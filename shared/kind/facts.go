@@ -1,11 +1,13 @@
 package kind
 
+import "rollout/shared/record"
+
 // Facts are the columns that the facts of a kind's items have beyond those of every run.
 type Facts struct {
 	Columns []Column
 	// ValuesOf returns the values of an item, in the order of the columns, from its line. It
-	// depends on the line alone.
-	ValuesOf func(line []byte) ([]Value, error)
+	// depends on its arguments alone.
+	ValuesOf func(m record.Manifest, line []byte) ([]Value, error)
 }
 
 // Column is a column of texts, or of integers.

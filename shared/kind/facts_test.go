@@ -8,6 +8,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/kind"
+	"rollout/shared/record"
 )
 
 // The facts of a rollout say which member an item is, by its line.
@@ -27,7 +28,7 @@ func TestFactsOfARolloutNameItsMembers(t *testing.T) {
 			`"step":0,"decode":0,"sample":0}`: {
 			{}, name("g"), number(0), number(0), number(0), number(0), number(0), number(0)},
 	} {
-		got, err := k.Facts.ValuesOf([]byte(line))
+		got, err := k.Facts.ValuesOf(record.Manifest{}, []byte(line))
 		if err != nil || len(got) != len(k.Facts.Columns) {
 			t.Fatalf("%d values of %d columns, %v", len(got), len(k.Facts.Columns), err)
 		}
@@ -41,7 +42,7 @@ func TestFactsOfARolloutNameItsMembers(t *testing.T) {
 		}
 	}
 	for _, line := range []string{``, `{}`, `{"ticket_number":"x"}`} {
-		if _, err := k.Facts.ValuesOf([]byte(line)); !fault.Is(err, fault.Corrupt) {
+		if _, err := k.Facts.ValuesOf(record.Manifest{}, []byte(line)); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%q: %v, want Corrupt", line, err)
 		}
 	}
@@ -53,7 +54,8 @@ func TestFactsOfTrialsNameThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.Facts.ValuesOf([]byte(`{"id":"x","prompt":"p","trial":{"schedule_idx":9,"slot":4,"trial_id":"t1.a.r2",` +
+	got, err := k.Facts.ValuesOf(record.Manifest{}, []byte(`{"id":"x","prompt":"p",`+
+		`"trial":{"schedule_idx":9,"slot":4,"trial_id":"t1.a.r2",`+
 		`"task":"add","variant":"a","replication":2}}`))
 	if err != nil || len(got) != len(k.Facts.Columns) {
 		t.Fatalf("%d values of %d columns, %v", len(got), len(k.Facts.Columns), err)
@@ -63,7 +65,7 @@ func TestFactsOfTrialsNameThem(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
-	if _, err := k.Facts.ValuesOf([]byte(`{"id":"x"}`)); !fault.Is(err, fault.Corrupt) {
+	if _, err := k.Facts.ValuesOf(record.Manifest{}, []byte(`{"id":"x"}`)); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v, want Corrupt", err)
 	}
 }

@@ -63,6 +63,13 @@ type Kind struct {
 	// dispatch must know of it. It depends on its arguments alone. Optional: CutOf then says
 	// how lines are cut.
 	ShardOf func(record.Manifest, []byte) (schedule.Attributes, error)
+	// Amend writes the lines of the items that a child run adds to the plan of its parent: see
+	// record.Amendment. What it writes depends on its arguments alone. Its Invalid and Corrupt
+	// errors end the run. Optional: nil means that runs can't be amended.
+	Amend func(context.Context, Amended, io.Writer) error
+	// AmendConfig returns the config of a manifest with more replications, unless that is 0, and
+	// further variants. Its errors are Invalid. It is set together with Amend.
+	AmendConfig func(c config.Run, replications int, variants []config.Variant) (config.Run, error)
 	// OwnLines says that no line of the inputs is an item: the plan begins with what Grow
 	// writes, which reads them itself. Optional.
 	OwnLines bool
@@ -124,6 +131,14 @@ type Appended struct {
 	Blobs    blob.Store
 	Manifest record.Manifest
 	Input    int // its number, behind the run's inputs
+}
+
+// Amended is a child run that adds items to its parent's, for Kind.Amend.
+type Amended struct {
+	Appended
+	// Tasks are the run's input and Manifest.Tasks as they are planned: pinned, and unpacked.
+	Tasks []record.Ranges
+	First uint64 // index of the first item that is added
 }
 
 // Growth is a run whose planned items all have results, for Kind.Grow.

@@ -39,7 +39,7 @@ func rolloutFacts() *Facts {
 		Columns: []Column{{Name: "mission"}, {Name: "group_id"}, {Name: "ticket", Integer: true},
 			{Name: "epoch", Integer: true}, {Name: "batch", Integer: true}, {Name: "step", Integer: true},
 			{Name: "decode", Integer: true}, {Name: "sample", Integer: true}},
-		ValuesOf: func(line []byte) ([]Value, error) {
+		ValuesOf: func(_ record.Manifest, line []byte) ([]Value, error) {
 			m, err := rollout.ReadMember(line)
 			if err != nil {
 				return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 
 	"rollout/shared/config"
 	"rollout/shared/core/schedule"
@@ -21,8 +22,9 @@ import (
 // Package trials has the formats.
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
-		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, ShardOf: trialShard,
-		Constraints: trialConstraints, Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
+		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, Amend: amendTrials,
+		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Artifacts: trialsArtifacts,
+		Facts: trialsFacts(), Retries: true}
 }
 
 // trialsConfig is Kind.ConfigOf of trials: their items are lines of the plain dialect, which carry
@@ -32,10 +34,24 @@ func trialsConfig(c config.Run) config.Run {
 	c.Grades = slices.Clone(c.Grades)
 	for n := range c.Grades {
 		if g := &c.Grades[n]; g.Expected != "" {
-			g.Expected = "task." + g.Expected
+			g.Expected = taskMember + g.Expected
 		}
 	}
 	return c
+}
+
+// taskMember is the member of an item's line that has the task.
+const taskMember = "task."
+
+// amendConfig is Kind.AmendConfig of trials.
+func amendConfig(c config.Run, replications int, variants []config.Variant) (config.Run, error) {
+	c.Input.Dialect = "" // as users write it
+	c.Grades = slices.Clone(c.Grades)
+	for n := range c.Grades {
+		c.Grades[n].Expected = strings.TrimPrefix(c.Grades[n].Expected, taskMember)
+	}
+	c, err := c.Amend(replications, variants)
+	return trialsConfig(c), err
 }
 
 // completeTrials is Kind.Complete of trials.
@@ -52,6 +68,11 @@ func oneObject(config.Run) int { return 1 }
 // appendTrials is Kind.Grow of trials.
 func appendTrials(ctx context.Context, g Growth, w io.Writer) error {
 	return trials.Append(ctx, g.Blobs, g.Manifest, g.Source, w)
+}
+
+// amendTrials is Kind.Amend of trials.
+func amendTrials(ctx context.Context, a Amended, w io.Writer) error {
+	return trials.Amend(ctx, trials.Amended{Blobs: a.Blobs, Manifest: a.Manifest, Tasks: a.Tasks, First: a.First}, w)
 }
 
 // trialShard is Kind.ShardOf of trials.
@@ -84,8 +105,8 @@ func trialsFacts() *Facts {
 	return &Facts{
 		Columns: []Column{{Name: "task"}, {Name: "variant"}, {Name: "replication", Integer: true},
 			{Name: "schedule_idx", Integer: true}, {Name: "slot", Integer: true}, {Name: "trial_id"}},
-		ValuesOf: func(line []byte) ([]Value, error) {
-			t, err := trials.ReadTrial(line)
+		ValuesOf: func(m record.Manifest, line []byte) ([]Value, error) {
+			t, err := trials.TrialOf(m.Config, line)
 			if err != nil {
 				return nil, err
 			}

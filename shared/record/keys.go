@@ -72,6 +72,11 @@ func AppendedKey(r identity.RunID, input int) string {
 	return fmt.Sprintf("%s%s/range/%06d", WorkPrefix, r, input)
 }
 
+// MoreTasksKey returns the key of the tasks that a child adds to trials.
+func MoreTasksKey(r identity.RunID) string {
+	return fmt.Sprintf("%s%s/input/tasks.jsonl", WorkPrefix, r)
+}
+
 // JobKey returns the key of a training's Job.
 func JobKey(r identity.RunID) string { return fmt.Sprintf("%s%s/input/job.jsonl", WorkPrefix, r) }
 

@@ -21,10 +21,15 @@ type Manifest struct {
 	// Inputs are all inputs or, with a List, the first ones.
 	Inputs []Input `json:"inputs"`
 	// List is where the inputs of a run of many files are; nil for other runs.
-	List      *InputList `json:"list,omitempty"`
-	Dialect   string     `json:"dialect"`
-	Config    config.Run `json:"config"`
-	ConfigKey string     `json:"config_key,omitempty"` // the object of the config; "" for the default
+	List *InputList `json:"list,omitempty"`
+	// Tasks are the files of tasks that amendments of trials added behind the input.
+	Tasks []Input `json:"tasks,omitempty"`
+	// Stages are the sizes of amended trials: those of the oldest ancestor, of each run that added
+	// to them, and the run's own. It is empty for others.
+	Stages    []TrialStage `json:"stages,omitempty"`
+	Dialect   string       `json:"dialect"`
+	Config    config.Run   `json:"config"`
+	ConfigKey string       `json:"config_key,omitempty"` // the object of the config; "" for the default
 	// ConfigAlsoOf is another prompts file with the same config, which differs in its
 	// packing alone; "" if there is none.
 	ConfigAlsoOf string `json:"config_also_of,omitempty"`

@@ -9,7 +9,6 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
-	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/grade"
@@ -17,13 +16,23 @@ import (
 
 // Parent makes a run the child of an ended run. A child has its parent's plan, so
 // that item indexes, ids and seeds are the same. It asks the selected items again
-// and keeps the rows of all others, so that its output files are complete.
+// and keeps the rows of all others, so that its output files are complete. A child with an
+// Amend keeps all rows, and asks the items that it adds.
 type Parent struct {
 	Run       identity.RunID `json:"run"`
 	Selection Selection      `json:"selection"`
+	Amend     *Amendment     `json:"amend,omitempty"`
 	// Set are the settings with which the selected items are asked, over those of the
 	// parent's config: see config.Run.Set.
 	Set []string `json:"set,omitempty"`
+}
+
+// String says what the child does. Example: "retries run 01JD2ZQ4T5W0M1X9YB7R3K8CVE: failed".
+func (p Parent) String() string {
+	if p.Amend != nil {
+		return fmt.Sprintf("amends run %s: %s", p.Run, p.Amend)
+	}
+	return fmt.Sprintf("retries run %s: %s", p.Run, p.Selection)
 }
 
 // Masked returns the parent without settings that may be keys or prompts; nil for nil.
@@ -159,12 +168,4 @@ func (s Selection) String() string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Inheritance is the part of a child's plan that its parent decided.
-type Inheritance struct {
-	// Plan is the run whose plan objects the child uses: its oldest ancestor.
-	Plan identity.RunID `json:"plan"`
-	// Kept counts the items of the shards of which the child asks nothing again.
-	Kept shard.Counts `json:"kept"`
 }

@@ -115,7 +115,7 @@ func (p Plan) Source(run identity.RunID, input int) (src Ranges, ok bool) {
 	case input == p.Appended.Input:
 		return p.Appended.Ranges, true
 	}
-	return Ranges{Key: AppendedKey(run, input)}, true
+	return Ranges{Key: AppendedKey(p.SourceOwner(run, input), input)}, true
 }
 
 // Place is a part of a planned object.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -28,12 +29,18 @@ import (
 // memory only while its lines are written. Lines that are no tasks are one Invalid error, which
 // names the first of them. A missing or changed input is the error of package input.
 func Append(ctx context.Context, blobs blob.Store, m record.Manifest, from record.Ranges, w io.Writer) error {
-	b := book{blobs: blobs, from: from, asker: newAsker(m.Config), chain: m.Config.DesignOf().Chain,
-		most: MostTasks(m.Config), lines: map[identity.ContentID]uint64{}, chains: map[string]uint32{}}
-	if err := b.read(ctx); err != nil {
+	b := newBook(blobs, m.Config, from)
+	if err := b.read(ctx, 0); err != nil {
 		return err
 	}
-	return b.write(ctx, DesignOf(m.Config, len(b.places)), w)
+	d := DesignOf(m.Config, len(b.places))
+	return b.write(ctx, d, d.Schedule(), 0, w)
+}
+
+func newBook(blobs blob.Store, c config.Run, files ...record.Ranges) *book {
+	return &book{blobs: blobs, files: files, asker: newAsker(c), chain: c.DesignOf().Chain, most: MostTasks(c),
+		lines: map[identity.ContentID]taskLine{}, same: map[identity.ContentID]identity.ContentID{},
+		chains: map[string]uint32{}}
 }
 
 // DesignOf returns the design of a run with that many tasks: its schedule has the trials in the order
@@ -50,26 +57,31 @@ func MostTasks(c config.Run) int {
 	return config.MaxTrials / max(1, len(c.Variants)*c.DesignOf().Replications)
 }
 
-// book is what Append keeps of a run's tasks: where they are.
+// book is what Append and Amend keep of a run's tasks: where they are.
 type book struct {
 	blobs  blob.Store
-	from   record.Ranges
+	files  []record.Ranges
 	asker  *asker
 	chain  string // design.chain
 	most   int    // tasks
 	places []place
-	lines  map[identity.ContentID]uint64 // of each id
-	chains map[string]uint32             // their numbers, from 1 on in the order of their first tasks
-	wrong  []string                      // the first lines that are no tasks, and why
-	bad    int                           // how many they are
+	lines  map[identity.ContentID]taskLine           // of each id
+	same   map[identity.ContentID]identity.ContentID // the content of each id's line, in a book of several files
+	chains map[string]uint32                         // their numbers, from 1 on in the order of their first tasks
+	wrong  []string                                  // the first lines that are no tasks, and why
+	bad    int                                       // how many they are
 }
 
-// place is where the line of a task is in the input.
+// place is where the line of a task is.
 type place struct {
 	offset uint64
 	length uint32
 	chain  uint32
+	file   uint32
 }
+
+// taskLine is where the line of a task is, for people.
+type taskLine struct{ line, file uint32 }
 
 func (p place) end() uint64 { return p.offset + uint64(p.length) }
 
@@ -79,9 +91,10 @@ const maxWrong = 5
 // checkEvery is how many lines are read between checks of the context.
 const checkEvery = 1024
 
-// read checks every line of the input.
-func (b *book) read(ctx context.Context) error {
-	r, err := input.OpenPinned(ctx, b.blobs, b.from.Key, blob.GetOptions{Version: b.from.Version})
+// read checks every line of a file.
+func (b *book) read(ctx context.Context, file int) error {
+	from := b.files[file]
+	r, err := input.OpenPinned(ctx, b.blobs, from.Key, blob.GetOptions{Version: from.Version})
 	if err != nil {
 		return err
 	}
@@ -101,7 +114,7 @@ func (b *book) read(ctx context.Context) error {
 		if l.Blank {
 			continue
 		}
-		if err := b.line(n, l); err != nil {
+		if err := b.line(file, n, l); err != nil {
 			if !fault.Is(err, fault.Invalid) {
 				return err
 			}
@@ -132,8 +145,8 @@ func (b *book) problems() error {
 		Remedy: "correct them, and submit the file again"}
 }
 
-// line takes in a task.
-func (b *book) line(n uint64, l jsonl.Line) error {
+// line takes in a task. A task that an earlier file has is the same one.
+func (b *book) line(file int, n uint64, l jsonl.Line) error {
 	if l.TooLong {
 		return fault.New(fault.Invalid, "it is longer than 16 MiB")
 	}
@@ -144,12 +157,25 @@ func (b *book) line(n uint64, l jsonl.Line) error {
 	if err := b.asker.check(t); err != nil {
 		return err
 	}
-	id := identity.Content([]byte(t.ID))
-	if first, dup := b.lines[id]; dup {
-		return fault.New(fault.Invalid, "line %d has the same id %.64q", first, t.ID)
+	id, content := identity.Content([]byte(t.ID)), identity.ContentID{}
+	if len(b.files) > 1 {
+		content = identity.Content(jsonl.Compact(nil, l.Bytes))
 	}
-	b.lines[id] = n
-	p := place{offset: uint64(l.Offset), length: uint32(l.Length)}
+	if first, dup := b.lines[id]; dup {
+		switch {
+		case int(first.file) == file:
+			return fault.New(fault.Invalid, "line %d has the same id %.64q", first.line, t.ID)
+		case b.same[id] != content:
+			return fault.New(fault.Invalid, "the run has another task %.64q: give a task that has changed an id of its own",
+				t.ID)
+		}
+		return nil
+	}
+	b.lines[id] = taskLine{uint32(n), uint32(file)}
+	if len(b.files) > 1 {
+		b.same[id] = content
+	}
+	p := place{offset: uint64(l.Offset), length: uint32(l.Length), file: uint32(file)}
 	if t.Chain != "" {
 		if b.chains[t.Chain] == 0 {
 			b.chains[t.Chain] = uint32(len(b.chains)) + 1
@@ -169,10 +195,11 @@ const (
 	readsAtOnce  = 16
 )
 
-// write writes the lines of all trials.
-func (b *book) write(ctx context.Context, d design.Design, w io.Writer) error {
+// write writes the lines of trials of a design, the first of which has that schedule index.
+func (b *book) write(ctx context.Context, d design.Design, trials iter.Seq[design.Place], first int,
+	w io.Writer) error {
 	var next []design.Place // trials whose lines are due
-	wanted, size, index := map[int]bool{}, 0, 0
+	wanted, size, index := map[int]bool{}, 0, first
 	flush := func() error {
 		tasks, err := b.tasks(ctx, wanted)
 		if err != nil {
@@ -186,7 +213,7 @@ func (b *book) write(ctx context.Context, d design.Design, w io.Writer) error {
 		clear(wanted)
 		return nil
 	}
-	for p := range d.Schedule() {
+	for p := range trials {
 		if length := int(b.places[p.Task].length); !wanted[p.Task] {
 			if len(next) > 0 && size+length > bytesAtOnce {
 				if err := flush(); err != nil {
@@ -232,7 +259,8 @@ func (b *book) tasks(ctx context.Context, numbers map[int]bool) (map[int]Task, e
 	group.SetLimit(readsAtOnce)
 	for lo := 0; lo < len(sorted); {
 		hi := lo + 1
-		for hi < len(sorted) && b.places[sorted[hi]].offset-b.places[sorted[hi-1]].end() <= gapAtOnce &&
+		for hi < len(sorted) && b.places[sorted[hi]].file == b.places[sorted[lo]].file &&
+			b.places[sorted[hi]].offset-b.places[sorted[hi-1]].end() <= gapAtOnce &&
 			b.places[sorted[hi]].end()-b.places[sorted[lo]].offset <= spanAtOnce {
 			hi++
 		}
@@ -254,14 +282,15 @@ func (b *book) tasks(ctx context.Context, numbers map[int]bool) (map[int]Task, e
 func (b *book) readTasks(ctx context.Context, numbers []int, out []Task) error {
 	first, last := b.places[numbers[0]], b.places[numbers[len(numbers)-1]]
 	raw := make([]byte, last.end()-first.offset)
-	r, err := input.OpenPinned(ctx, b.blobs, b.from.Key, blob.GetOptions{Version: b.from.Version,
+	from := b.files[first.file]
+	r, err := input.OpenPinned(ctx, b.blobs, from.Key, blob.GetOptions{Version: from.Version,
 		Offset: int64(first.offset), Length: int64(len(raw))})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	if _, err := io.ReadFull(r, raw); err != nil {
-		return fault.Wrap(err, "read %s", b.from.Key)
+		return fault.Wrap(err, "read %s", from.Key)
 	}
 	for i, n := range numbers {
 		p := b.places[n]
@@ -270,7 +299,7 @@ func (b *book) readTasks(ctx context.Context, numbers []int, out []Task) error {
 			line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
 		}
 		if out[i], err = ParseTask(line, b.chain); err != nil { // it was read before
-			return fault.WithKind(fault.Corrupt, err, "task %d of %s", n, b.from.Key)
+			return fault.WithKind(fault.Corrupt, err, "task %d of %s", n, from.Key)
 		}
 	}
 	return nil

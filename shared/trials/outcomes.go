@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -27,7 +28,7 @@ type outcome struct {
 // more lines.
 func outcomes(ctx context.Context, e Ended) iter.Seq2[outcome, error] {
 	return func(yield func(outcome, error) bool) {
-		f := files{run: e.Manifest.Run}
+		f := files{run: e.Manifest.Run, config: e.Manifest.Config}
 		defer f.close()
 		if err := f.open(ctx, e); err != nil {
 			yield(outcome{}, err)
@@ -45,6 +46,7 @@ func outcomes(ctx context.Context, e Ended) iter.Seq2[outcome, error] {
 // files are a run's trials and its two output files, read side by side.
 type files struct {
 	run                identity.RunID
+	config             config.Run
 	opened             []io.Closer
 	trials, rows, errs *bufio.Reader
 	failed             []byte // the next error row; nil at the end
@@ -110,7 +112,7 @@ func (f *files) nextFailure() (err error) {
 // next reads the trial with that schedule index.
 func (f *files) next(index uint64) (o outcome, err error) {
 	if o.line, err = readLine(f.trials); err == nil {
-		o.trial, err = readTrial(o.line)
+		o.trial, err = TrialOf(f.config, o.line)
 	}
 	if errors.Is(err, io.EOF) || err == nil && o.trial.Index != index {
 		err = fault.New(fault.Corrupt, "the plan of run %s has no trial %d", f.run, index)

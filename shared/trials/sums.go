@@ -1,7 +1,9 @@
 package trials
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"rollout/shared/config"
 	"rollout/shared/core/statistics"
@@ -98,6 +100,10 @@ func (s *sums) result() record.Trials {
 // estimate fills in what the scores say. Infrastructure, and what no grader could grade, is in no
 // mean: Worst and Best say what it could change. Pruned trials were never begun.
 func (v *variantSums) estimate() {
+	// The order of the rows shall not decide how sums are rounded: an amended run has another one.
+	slices.SortFunc(v.scores, func(a, b statistics.Score) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Value, b.Value))
+	})
 	e := statistics.Mean(v.scores, confidence)
 	if v.binary {
 		e = statistics.Share(v.scores, confidence)

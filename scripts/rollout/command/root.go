@@ -40,7 +40,7 @@ func commands(e *Env) []commandGroup {
 			statusCommand(e), explainCommand(e), resultsCommand(e), showCommand(e), compareCommand(e), reportCommand(e),
 			guidanceCommand(e)}},
 		{"steer", "Steer runs:", []*cobra.Command{
-			pauseCommand(e), resumeCommand(e), stopCommand(e), retryCommand(e)}},
+			pauseCommand(e), resumeCommand(e), stopCommand(e), retryCommand(e), amendCommand(e)}},
 		{"train", "Train and serve the built-in model:", []*cobra.Command{
 			trainCommand(e), snapshotCommand(e), modelCommand(e), serveCommand(e)}},
 		{"keep", "Keep an installation:", []*cobra.Command{

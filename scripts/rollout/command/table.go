@@ -264,7 +264,11 @@ func (s screen) details(r status.Status) string {
 		if len(parent.Set) > 0 {
 			set = "; set " + progress.SanitizeLine(strings.Join(parent.Set, ", "), 400)
 		}
-		line("retry of", "%s (%s%s)", parent.Run, progress.SanitizeLine(parent.Selection.String(), 400), set)
+		name, what := "retry of", parent.Selection.String()
+		if parent.Amend != nil {
+			name, what = "amends", parent.Amend.String()
+		}
+		line(name, "%s (%s%s)", parent.Run, progress.SanitizeLine(what, 400), set)
 	}
 	line("phase", "%s", progress.ColourPhase(s.colours, r.Phase, progress.FormatPhase(r.Phase)))
 	if r.Message != "" && len(r.Blockers) == 0 {

@@ -26,8 +26,9 @@ const (
 // grid has the scores of a run's trials, by variant and task.
 type grid struct {
 	names []string // of the variants
-	tasks []string // their ids, in the order in which they came
+	tasks []string // their ids, in the order of their first slots
 	at    map[string]int
+	slots []uint64        // the first one of each task
 	cells []map[int]*cell // by variant: of its tasks
 }
 
@@ -66,8 +67,9 @@ func (g *grid) add(f trials.Fact) {
 	if !known {
 		t = len(g.tasks)
 		g.at[f.Task] = t
-		g.tasks = append(g.tasks, f.Task)
+		g.tasks, g.slots = append(g.tasks, f.Task), append(g.slots, f.Slot)
 	}
+	g.slots[t] = min(g.slots[t], f.Slot)
 	c := g.cells[v][t]
 	if c == nil {
 		c = &cell{}
@@ -75,6 +77,46 @@ func (g *grid) add(f trials.Fact) {
 	}
 	c.scores = append(c.scores, *f.Score)
 	c.trials = append(c.trials, trial{f.ID, f.Replication, string(f.Class)})
+}
+
+// sort puts tasks and trials into the order of their slots: the order in which trials were begun,
+// which another design or an amendment changes, decides nothing.
+func (g *grid) sort() {
+	order := make([]int, len(g.tasks))
+	for t := range order {
+		order[t] = t
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(g.slots[a], g.slots[b]) })
+	tasks, cells := make([]string, len(order)), make([]map[int]*cell, len(g.cells))
+	for v := range cells {
+		cells[v] = make(map[int]*cell, len(g.cells[v]))
+	}
+	for to, from := range order {
+		tasks[to] = g.tasks[from]
+		g.at[tasks[to]] = to
+		for v := range cells {
+			if c := g.cells[v][from]; c != nil {
+				c.sort()
+				cells[v][to] = c
+			}
+		}
+	}
+	slices.Sort(g.slots)
+	g.tasks, g.cells = tasks, cells
+}
+
+// sort sorts the trials of the cell by their replication.
+func (c *cell) sort() {
+	order := make([]int, len(c.trials))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return c.trials[a].replication - c.trials[b].replication })
+	sorted := cell{make([]float64, 0, len(order)), make([]trial, 0, len(order))}
+	for _, n := range order {
+		sorted.scores, sorted.trials = append(sorted.scores, c.scores[n]), append(sorted.trials, c.trials[n])
+	}
+	*c = sorted
 }
 
 // mean returns the mean score of the cell.

@@ -140,6 +140,7 @@ func readGrid(ctx context.Context, run Run, vs []record.TrialVariant) (*grid, er
 		g.add(f)
 		return nil
 	})
+	g.sort()
 	return g, err
 }
 
