@@ -115,6 +115,7 @@ func (s *Service) routes() map[string]methods {
 		"/v1/runs/{id}/rollout":       {http.MethodGet: s.getRollout},
 		"/v1/runs/{id}/training":      {http.MethodGet: s.getTraining},
 		"/v1/runs/{id}/trials":        {http.MethodGet: s.getTrials},
+		"/v1/runs/{id}/trials/active": {http.MethodGet: s.getActiveTrials},
 		"/v1/runs/{id}/pause":         {http.MethodPost: s.steer(s.Pause)},
 		"/v1/runs/{id}/resume":        {http.MethodPost: s.steer(s.Resume)},
 		"/v1/runs/{id}/stop":          {http.MethodPost: s.steer(s.Stop)},

@@ -2,13 +2,16 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"rollout/functions/diagnosis"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
@@ -108,6 +111,25 @@ func (s *Service) getTrials(r *http.Request) (int, any, error) {
 		g.Next = &next
 	}
 	return http.StatusOK, g, nil
+}
+
+// getActiveTrials answers with the trials that workers hold, from the schedule index `after` on.
+func (s *Service) getActiveTrials(r *http.Request) (int, any, error) {
+	from := 0
+	if v := r.URL.Query().Get("after"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return 0, nil, fault.New(fault.Invalid, "after=%.40s must be the next of the page before", v)
+		}
+		from = n
+	}
+	out, err := s.ActiveTrials(r.Context(), runOf(r), from)
+	return http.StatusOK, out, err
+}
+
+// ActiveTrials returns what a run of trials has in flight: see diagnosis.Explainer.
+func (s *Service) ActiveTrials(ctx context.Context, id identity.RunID, from int) (diagnosis.TrialsInFlight, error) {
+	return s.explainer.ActiveTrials(ctx, id, from)
 }
 
 // TrainingDetail is how a training went on, as GET /v1/runs/{id}/training answers it.

@@ -139,6 +139,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/v1/runs/A/rollout", "/v1/runs/{id}/rollout", "", 404},
 		{"GET", "/v1/runs/T/training", "/v1/runs/{id}/training", "", 200},
 		{"GET", "/v1/runs/C/trials", "/v1/runs/{id}/trials", "", 200},
+		{"GET", "/v1/runs/C/trials/active", "/v1/runs/{id}/trials/active", "", 200},
 		{"GET", "/v1/runs/A/trials", "/v1/runs/{id}/trials", "", 404},
 		{"POST", "/v1/runs/A/pause", "/v1/runs/{id}/pause", `{"reason":"lunch"}`, 202},
 		{"POST", "/v1/runs/A/resume", "/v1/runs/{id}/resume", "", 202},

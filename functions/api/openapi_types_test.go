@@ -130,6 +130,8 @@ var endpoints = map[string]described{
 		[]string{"limit", "after", "class", "finish_reason", "min_score", "max_score", "q"}},
 	"GET /v1/runs/{id}/rollout":  {"Batches and guidance of a rollout", "200", rolloutAnswer{}, nil, nil},
 	"GET /v1/runs/{id}/training": {"Losses and snapshots of a training", "200", TrainingDetail{}, nil, nil},
+	"GET /v1/runs/{id}/trials/active": {"The trials that workers hold, and how far the run is", "200",
+		diagnosis.TrialsInFlight{}, nil, []string{"after"}},
 	"GET /v1/runs/{id}/trials": {"What the trials of a run have come to, by task", "200", diagnosis.TrialGrid{}, nil,
 		[]string{"after"}},
 	"POST /v1/runs/{id}/pause":  {"Pause a run", "202", status.Status{}, reasonBody{}, nil},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -26,6 +27,8 @@ type Overview struct {
 	// Uploads are prompts files that are not a run, or not yet. The overview of
 	// one run has none.
 	Uploads []Upload `json:"uploads"`
+	// Trials are what the one run that is shown has in flight; nil if it is not asked for.
+	Trials *diagnosis.TrialsInFlight `json:"-"`
 }
 
 // Upload is an object under prompts/ that is not a run.

@@ -26,12 +26,14 @@ type WorkerStatus struct {
 	Engine   EngineState        `json:"engine"`
 	Load     health.Load        `json:"load"` // what the worker observes of its engine
 	Holds    []health.HeldShard `json:"holds"`
-	Online   *health.Online     `json:"online,omitempty"` // nil if it takes no online requests
-	Host     string             `json:"host"`
-	PID      int                `json:"pid"`
-	CPUs     int                `json:"cpus"`
-	GPUs     int                `json:"gpus"`
-	Instance string             `json:"instance,omitempty"` // the machine's name in its cloud
+	// Control is the newest control sequence that it has applied, by held run.
+	Control  map[identity.RunID]uint64 `json:"-"`
+	Online   *health.Online            `json:"online,omitempty"` // nil if it takes no online requests
+	Host     string                    `json:"host"`
+	PID      int                       `json:"pid"`
+	CPUs     int                       `json:"cpus"`
+	GPUs     int                       `json:"gpus"`
+	Instance string                    `json:"instance,omitempty"` // the machine's name in its cloud
 	// Kind is the machine's type and class, PricePerHour what it costs in an hour, in dollars,
 	// and Unclaimed its time that no run has; zero where machines have no price.
 	Kind         string    `json:"machine_kind,omitempty"`
@@ -115,8 +117,8 @@ func (r *Reader) workerStatus(b health.Heartbeat, mark record.WorkerMark, now ti
 	w := WorkerStatus{
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !r.timings.Dead(b, now),
 		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
-		Online: b.Online,
-		Host:   b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
+		Control: b.Control, Online: b.Online,
+		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
 		Kind: b.Kind, PricePerHour: b.Price, Unclaimed: b.Unclaimed,
 		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}

@@ -16,6 +16,7 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/terminal"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -123,7 +124,7 @@ type statusView struct {
 func (s *statusView) overview(ctx context.Context) (api.Overview, error) {
 	switch {
 	case s.only != "":
-		return s.service.RunOverview(ctx, s.only)
+		return s.one(ctx)
 	case s.name == "":
 		return s.service.Overview(ctx, s.page)
 	}
@@ -133,6 +134,17 @@ func (s *statusView) overview(ctx context.Context) (api.Overview, error) {
 	}
 	o, err := s.service.Overview(ctx, page)
 	return s.named(o), err
+}
+
+// one returns the overview of one run, with the trials that it has in flight.
+func (s *statusView) one(ctx context.Context) (api.Overview, error) {
+	o, err := s.service.RunOverview(ctx, s.only)
+	if err != nil || o.Runs[0].Kind != config.KindTrials || o.Runs[0].Phase.Ended() || o.Runs[0].Items.Total == 0 {
+		return o, err
+	}
+	inFlight, err := s.service.ActiveTrials(ctx, s.only, 0)
+	o.Trials = &inFlight
+	return o, err
 }
 
 // named leaves in the overview the runs whose names contain s.name, and of the ended ones those that ended last.

@@ -299,6 +299,13 @@ func (s screen) details(r status.Status) string {
 			line("guidance", "%s", text)
 		}
 	}
+	for n, text := range formatInFlight(s.Trials, s.now) {
+		name := ""
+		if n == 0 {
+			name = "in flight"
+		}
+		line(name, "%s", text)
+	}
 	uncommitted := ""
 	if r.Items.Uncommitted > 0 {
 		uncommitted = fmt.Sprintf(", %s of them in shards that are not done", progress.Count(r.Items.Uncommitted))

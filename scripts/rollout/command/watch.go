@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/terminal"
@@ -233,19 +234,21 @@ func (w *watcher) redraw(o api.Overview) error {
 }
 
 // jsonLine is what `status --json` prints for each run: its status, the workers of its pools and their limits, and all
-// queues.
+// queues. Of a run of trials alone, which has not ended, it also has the trials in flight.
 type jsonLine struct {
 	status.Status
 	Workers []status.WorkerStatus `json:"workers"`
 	Limits  []status.PoolLimit    `json:"limits"`
 	Queues  []status.QueueStatus  `json:"queues"`
+
+	Trials *diagnosis.TrialsInFlight `json:"trials,omitempty"`
 }
 
 func jsonLines(o api.Overview, runs []status.Status) string {
 	var b strings.Builder
 	for _, r := range runs {
 		workers := workersOf(o, r)
-		line, err := json.Marshal(jsonLine{r, workers, status.Limits(workers), o.Queues})
+		line, err := json.Marshal(jsonLine{r, workers, status.Limits(workers), o.Queues, o.Trials})
 		if err != nil { // impossible: a status contains only types that JSON can encode
 			continue
 		}
