@@ -25,6 +25,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
+	"rollout/shared/listen"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
@@ -47,6 +48,7 @@ type flags struct {
 	inFlight            int
 	logLevel, logFormat string
 	metrics             string
+	encryption          listen.TLS // of metrics
 	watch               setup.Options
 }
 
@@ -125,6 +127,7 @@ func Command(name string) *cobra.Command {
 	ofMachine.AddCommand(modelcache.Commands(openBucket)...)
 	c.AddCommand(ofMachine)
 	fs.StringVar(&f.metrics, "metrics", "", "`address` that serves /metrics, /healthz and /readyz; default: none")
+	AddTLSFlags(fs, &f.encryption)
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
 	return c
@@ -197,7 +200,8 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	if err := d.Check(); err != nil {
 		return "", err
 	}
-	endProbes, err := serveProbes(ctx, f.metrics, s, m)
+	f.encryption.Authority = s.serverTLS
+	endProbes, err := serveProbes(ctx, f.metrics, f.encryption, s, m)
 	if err != nil {
 		return "", err
 	}

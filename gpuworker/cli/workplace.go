@@ -2,14 +2,18 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"rollout/gpuworker/modelcache"
+	"rollout/shared/ca"
 	"rollout/shared/capacity"
+	"rollout/shared/clock"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/embedded/machine"
@@ -36,8 +40,9 @@ type workplace struct {
 	membership       capacity.Membership // nil where machines belong to no fleet
 	launchedForFleet bool                // as the machine was told when it started
 	scratch          string
-	sockets          string // for online requests; "" in a cloud
-	onlyPool         string // for which alone the worker may work; "" is any
+	sockets          string                      // for online requests; "" in a cloud
+	onlyPool         string                      // for which alone the worker may work; "" is any
+	serverTLS        func() (*tls.Config, error) // of a server here; nil where the authority's key is elsewhere
 	// guard ends a context when the state turns out to be damaged, and damage
 	// returns that damage.
 	guard  func(context.Context) (context.Context, context.CancelFunc)
@@ -81,7 +86,14 @@ func openFolder(ctx context.Context, dir string, settings []string, o openOption
 		secrets: machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
 		machine: installation.Machine(dir, o.log), scratch: installation.ScratchDir(dir),
 		sockets: installation.SocketDir(dir),
-		guard:   l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll,
+		serverTLS: func() (*tls.Config, error) {
+			a, _, err := ca.Open(installation.TLSDir(dir), time.Now())
+			if err != nil {
+				return nil, err
+			}
+			return a.ServerConfig(clock.System{}), nil
+		},
+		guard: l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll,
 	}, nil
 }
 

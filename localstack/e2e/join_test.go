@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -327,4 +330,38 @@ func TestWorkerOfAnotherAuthorityIsRefused(t *testing.T) {
 	<-w.done
 	w.wantExit(1)
 	w.wantStderr("the server there is not the one that the token is of")
+}
+
+// At an address that other machines can reach, the API speaks TLS with a certificate of the
+// installation's own authority.
+func TestAPIForOtherMachinesSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	up := spawn(t, "", "/usr/bin/env", "ROLLOUT_SECRET_API_TOKEN=s3cr3t", filepath.Join(binaries, rollout), "up",
+		"--dir", dir,
+		"--engine", "mock", "--listen", "0.0.0.0:0")
+	port := regexp.MustCompile(`API at https://\S*:(\d+)`)
+	eventually(t, "the API speaks TLS", func() bool { return port.MatchString(up.stderrText()) })
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(read(t, filepath.Join(dir, "tls", "ca.pem")))) {
+		t.Fatal("tls/ca.pem has no certificate")
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	url := "https://localhost:" + port.FindStringSubmatch(up.stderrText())[1] + "/v1/runs"
+	for token, want := range map[string]int{"s3cr3t": http.StatusOK, "other": http.StatusUnauthorized} {
+		r, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close() // only its status counts
+		if answer.StatusCode != want {
+			t.Errorf("with the token %q: %s, want %d", token, answer.Status, want)
+		}
+	}
 }

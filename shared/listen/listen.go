@@ -2,11 +2,13 @@
 // they listen at, authenticates requests, and bounds requests and answers.
 //
 // Without a token a process answers only requests from its own machine; with one,
-// only requests that carry it. The package knows no endpoint.
+// only requests that carry it. At addresses that other machines can reach it speaks
+// TLS. The package knows no endpoint.
 package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -36,8 +38,8 @@ func Check(addr string, token bool) error {
 }
 
 // Open reads the secret TokenSecret, checks the address (see Check) and listens
-// there. The returned token is empty if the secret is not set.
-func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener, secret.Value, error) {
+// there, with TLS where t says so. The returned token is empty if the secret is not set.
+func Open(ctx context.Context, addr string, secrets secret.Store, t TLS) (net.Listener, secret.Value, error) {
 	token, err := secrets.Get(ctx, TokenSecret)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, token, err
@@ -45,8 +47,18 @@ func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener,
 	if err := Check(addr, err == nil); err != nil {
 		return nil, token, err
 	}
+	settings, err := t.settings(addr)
+	if err != nil {
+		return nil, token, err
+	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	return l, token, fault.WithKind(fault.Unavailable, err, "listen")
+	if err != nil {
+		return nil, token, fault.WithKind(fault.Unavailable, err, "listen")
+	}
+	if settings != nil {
+		l = secured{tls.NewListener(l, settings)}
+	}
+	return l, token, nil
 }
 
 // Bounds of requests and answers. Zero means unbounded, except for

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/cli"
 	"rollout/gpuworker/engine/tiny"
 	"rollout/gpuworker/serve"
 	"rollout/gpuworker/tinylm/scheduler"
@@ -26,6 +27,7 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	engine, addr, name string
+	encryption         listen.TLS
 	source             *modelSource
 	threads            int
 	batch              scheduler.Config
@@ -38,8 +40,8 @@ func serveCommand(e *Env) *cobra.Command {
 		Short: "Serve the built-in model, or another tiny one, over the OpenAI HTTP API",
 		Long: "Serves /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /health, /version and\n" +
 			"/metrics as vLLM does, for OpenAI clients and rollout workers.\n\n" +
-			"To let other machines use it, set --addr to an address that they can reach, and ROLLOUT_SECRET_API_TOKEN to\n" +
-			"the token that their requests must carry.",
+			"To let other machines use it, set --addr to an address that they can reach, ROLLOUT_SECRET_API_TOKEN to the\n" +
+			"token that their requests must carry, and --tls-cert and --tls-key to the server's certificate.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.serve(c, f) },
 	}
@@ -47,6 +49,7 @@ func serveCommand(e *Env) *cobra.Command {
 	f.source.chatFlag(c)
 	fs := c.Flags()
 	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the `engine` to serve; only tiny runs in this process")
+	cli.AddTLSFlags(fs, &f.encryption)
 	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 selects a free port")
 	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests (default: its own name)")
 	fs.IntVar(&f.threads, "threads", 0, "`number` of compute threads (default: one per core)")
@@ -76,7 +79,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	secrets := machine.EnvSecrets([]string{listen.TokenSecret}, os.LookupEnv)
-	l, token, err := listen.Open(c.Context(), f.addr, secrets)
+	l, token, err := listen.Open(c.Context(), f.addr, secrets, f.encryption)
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "--addr")
 	}
@@ -88,7 +91,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	b := serve.Bounds()
 	server := serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Rand: seed})
 	h := b.Guard(token, server, serve.PublicPaths()...)
-	if _, err := fmt.Fprintf(e.Out, "http://%s/v1\n", l.Addr()); err != nil {
+	if _, err := fmt.Fprintf(e.Out, "%s/v1\n", listen.URL(l)); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	log.InfoContext(c.Context(), "serving",

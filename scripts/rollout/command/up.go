@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -31,6 +32,7 @@ const (
 type upFlags struct {
 	dir, model, listen string
 	joinListen         string
+	encryption         listen.TLS
 	engine             []string
 	workers            int
 	noWorkers          bool
@@ -58,6 +60,7 @@ func upCommand(e *Env) *cobra.Command {
 		"tiny (the built-in model) or mock (default: [engine] of DIR/rollout.toml, else tiny)")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves (default: ask the engine)")
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API, or off")
+	cli.AddTLSFlags(fs, &f.encryption)
 	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes; 0 runs one worker in this process")
 	fs.StringVar(&f.joinListen, "join-listen", "", "`address` at which workers on other machines join, over mutual TLS: "+
 		"see `rollout join-token` (default: none)")
@@ -108,7 +111,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return interrupted(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	listener, token, err := e.listener(ctx, c.Flags().Changed("listen"), f.listen, p, log)
+	listener, token, err := e.listener(ctx, c.Flags().Changed("listen"), f.listen, f.encryption, p, log)
 	if err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (e *Env) printUp(p *prepared, at net.Listener, joining *standalone.Joining,
 	}
 	api := "no API"
 	if at != nil {
-		api = "API at http://" + at.Addr().String()
+		api = "API at " + listen.URL(at)
 	}
 	if joining != nil {
 		api += ", workers join at " + joining.Listener.Addr().String()
@@ -215,12 +218,19 @@ func (e *Env) prepare(ctx context.Context, po prepareOptions) (_ *prepared, err 
 // listener opens the API's port. If the default port is in use by another installation, it returns no listener and no
 // error, because all commands also work without the API. explicit says that the user chose the address.
 func (e *Env) listener(
-	ctx context.Context, explicit bool, addr string, p *prepared, log *slog.Logger,
+	ctx context.Context, explicit bool, addr string, encryption listen.TLS, p *prepared, log *slog.Logger,
 ) (net.Listener, secret.Value, error) {
 	if addr == noListen || addr == "" {
 		return nil, secret.Value{}, nil
 	}
-	l, token, err := listen.Open(ctx, addr, p.secrets)
+	encryption.Authority = func() (*tls.Config, error) {
+		a, err := e.authority(p.Dir)
+		if err != nil {
+			return nil, err
+		}
+		return a.ServerConfig(e.Clock), nil
+	}
+	l, token, err := listen.Open(ctx, addr, p.secrets, encryption)
 	if !fault.Is(err, fault.Unavailable) {
 		return l, token, err
 	}
