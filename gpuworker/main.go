@@ -8,12 +8,13 @@ import (
 	"os"
 
 	"rollout/gpuworker/cli"
+	"rollout/gpuworker/isolation"
 	"rollout/gpuworker/process"
 	"rollout/shared/embedded/machine"
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) {
+	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())

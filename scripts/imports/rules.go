@@ -146,10 +146,13 @@ var Rules = []Rule{
 
 	// Workers and functions never import each other: they meet in documents and events.
 	{Packages: "gpuworker", Imports: gpuworker},
+	{Packages: "gpuworker/agentproxy", Imports: []string{"gpuworker/engine", "shared/core/cost", "shared/core/ratelimit",
+		"shared/fault", "shared/listen", "shared/onlinewire"}},
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
 	{Packages: "gpuworker/grading", Imports: gpuworker},
+	{Packages: "gpuworker/isolation", Imports: []string{"shared/fault"}},
 	{Packages: "gpuworker/machine", Imports: []string{"shared/config", "shared/core/servers", "shared/fault"}},
 	{Packages: "gpuworker/modelcache", Imports: []string{"gpuworker/machine", "shared/blob", "shared/config",
 		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory",

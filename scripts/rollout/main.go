@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"rollout/gpuworker/isolation"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
@@ -12,7 +13,7 @@ import (
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) {
+	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())

@@ -1,0 +1,15 @@
+// Package agentproxy answers the model calls of one agent: a program that a worker runs in a
+// sandbox, and that has no other way out.
+//
+//	agent ─HTTP─▶ forward of its sandbox ─▶ Unix socket ─▶ Proxy ─▶ the pool's servers
+//	                                                         │
+//	                                    requests, tokens, dollars against the agent's limits
+//
+// The agent's headers are dropped: the engine adds its own key, which the agent never gets. The
+// model is the pool's, whatever the agent names. A limit that is reached answers 429, without
+// an invitation to try again, to every call from then on, and stands in Use: it is an end of
+// the trial, and no error. Calls in progress when it is reached end as they would, so that the
+// tokens and dollars of a trial may pass their limits by those.
+//
+// The package keeps nothing of what is said, and repeats no call: the agent does, if it wants.
+package agentproxy

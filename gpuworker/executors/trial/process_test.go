@@ -1,0 +1,269 @@
+package trial_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/executors/trial"
+	"rollout/gpuworker/isolation"
+	"rollout/shared/core/cost"
+	"rollout/shared/fault"
+	"rollout/shared/onlinewire"
+)
+
+// agentVariable makes the test program an agent of that name.
+const agentVariable = "ROLLOUT_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if isolation.Main(os.Args) {
+		return
+	}
+	if name := os.Getenv(agentVariable); name != "" {
+		if err := agents[name](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(runTests(m))
+}
+
+// folder has the sandboxes and the artifact: this test program, named agent.
+var folder string
+
+func runTests(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "trial"); err == nil {
+		err = errors.Join(os.Chmod(folder, 0o755), copyAgent(filepath.Join(folder, "artifact")))
+	}
+	defer os.RemoveAll(folder)
+	if err != nil {
+		panic(err)
+	}
+	return m.Run()
+}
+
+func copyAgent(artifact string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Mkdir(artifact, 0o755), os.WriteFile(filepath.Join(artifact, "agent"), text, 0o755))
+}
+
+// agents are the programs of the tests.
+var agents = map[string]func() error{
+	// solve asks the model about its task, and leaves what it says.
+	"solve": func() error {
+		answer, err := ask()
+		if err != nil {
+			return err
+		}
+		return leave("result.json", map[string]any{"answer": answer, "steps": 1})
+	},
+	"grade": func() error {
+		return errors.Join(leave("result.json", map[string]any{"answer": "4"}),
+			leave("grade.json", map[string]any{"score": 0.5}))
+	},
+	"bad grade": func() error {
+		return errors.Join(leave("result.json", map[string]any{}), leave("grade.json", map[string]any{"score": "good"}))
+	},
+	"nothing":    func() error { return errors.New("no idea") },
+	"bad result": func() error { return leave("result.json", []int{1}) },
+	"bad answer": func() error { return leave("result.json", map[string]any{"answer": 4}) },
+	// chat asks for ever, whatever it is told.
+	"chat": func() error {
+		for {
+			_, _ = ask()
+		}
+	},
+	"sleep": func() error { select {} },
+	"link": func() error {
+		return os.Symlink("/work/task.json", filepath.Join(os.Getenv("ROLLOUT_OUT"), "result.json"))
+	},
+}
+
+func leave(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(os.Getenv("ROLLOUT_OUT"), name), text, 0o644)
+}
+
+// ask posts the task to the model, and returns what it says.
+func ask() (string, error) {
+	task, err := os.Open("task.json")
+	if err != nil {
+		return "", err
+	}
+	defer task.Close()
+	resp, err := http.Post(os.Getenv("OPENAI_BASE_URL")+"/chat/completions", "application/json", task)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var said struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+		return "", err
+	}
+	if len(said.Choices) == 0 {
+		return "", fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return said.Choices[0].Message.Content + " for " + os.Getenv("ROLLOUT_TRIAL_ID"), nil
+}
+
+// model answers each request with the question in it.
+type model struct {
+	down  bool
+	mu    sync.Mutex
+	calls int
+}
+
+func (m *model) Pass(_ context.Context, r engine.RawRequest) (engine.RawAnswer, error) {
+	m.mu.Lock()
+	m.calls++
+	m.mu.Unlock()
+	if m.down {
+		return engine.RawAnswer{}, fault.New(fault.Unavailable, "connection refused")
+	}
+	var asked struct{ Question, Model string }
+	if err := json.Unmarshal(r.Body, &asked); err != nil {
+		return engine.RawAnswer{}, err
+	}
+	text := fmt.Sprintf(`{"choices":[{"message":{"content":%q}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`,
+		asked.Question+" by "+asked.Model)
+	return engine.RawAnswer{Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+var sandbox = sync.OnceValues(func() (*isolation.Sandbox, error) {
+	return isolation.Open(filepath.Join(folder, "sandboxes"))
+})
+
+func newRunner(t *testing.T, m *model) trial.Runner {
+	t.Helper()
+	s, err := sandbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if level, reason := s.Probe(t.Context()); level == isolation.Refused {
+		t.Skip(reason)
+	}
+	return trial.Runner{Sandbox: s, Servers: m, Model: "pool/model", Prices: cost.TokenPrices{Prompt: 1, Completion: 1},
+		Bodies: onlinewire.NewBodies()}
+}
+
+// agent returns the agent of that name, with limits that a busy machine does not reach.
+func agent(name string) trial.Agent {
+	return trial.Agent{Args: []string{"./agent"}, Env: map[string]string{agentVariable: name}, Trusted: true,
+		Artifact: filepath.Join(folder, "artifact"),
+		Limits: isolation.Limits{Wall: 5 * time.Minute, CPU: 5 * time.Minute, Memory: 512 << 20, Processes: 100,
+			Output: 1 << 20, Keep: 1 << 10, Disk: 128 << 20, Files: 100, OutFiles: 10, OutBytes: 1 << 20}}
+}
+
+var task = trial.Task{Trial: "t-7", JSON: []byte(`{"id":"a","question":"2+2"}`)}
+
+func TestAgentSolvesItsTaskWithTheModel(t *testing.T) {
+	t.Parallel()
+	r, err := newRunner(t, &model{}).Run(t.Context(), agent("solve"), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const answer = "2+2 by pool/model for t-7"
+	if r.End != trial.Answered || r.Answer != answer || string(r.JSON) != `{"answer":"`+answer+`","steps":1}` ||
+		r.Scores != nil {
+		t.Errorf("%+v\n%s", r, r.Process.Stderr.Kept)
+	}
+	if r.Model.Requests != 1 || r.Model.PromptTokens != 7 || r.Process.Verdict != isolation.Exited {
+		t.Errorf("%+v, %s", r.Model, r.Process.Verdict)
+	}
+}
+
+func TestEachEndIsTold(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(a *trial.Agent, m *model)
+		end    trial.End
+		limit  string
+		reason string
+	}{
+		"grade":          {nil, trial.Answered, "", ""},
+		"nothing":        {nil, trial.ResultError, "", "ended with 1"},
+		"bad result":     {nil, trial.ResultError, "", "not a JSON object"},
+		"bad answer":     {nil, trial.ResultError, "", "not a text"},
+		"link":           {nil, trial.ResultError, "", "missing"},
+		"bad grade":      {nil, trial.GradeError, "", "not a number"},
+		"chat, requests": {func(a *trial.Agent, _ *model) { a.Model.Requests = 3 }, trial.Limited, "requests", ""},
+		"chat, tokens":   {func(a *trial.Agent, _ *model) { a.Model.Tokens = 25 }, trial.Limited, "tokens", ""},
+		"chat, dollars":  {func(a *trial.Agent, _ *model) { a.Model.NanoUSD = 1 }, trial.Limited, "dollars", ""},
+		"sleep": {func(a *trial.Agent, _ *model) { a.Limits.Wall = time.Second },
+			trial.Limited, "time_limit", ""},
+		"solve, model down": {func(_ *trial.Agent, m *model) { m.down = true },
+			trial.Infrastructure, "", "model"},
+		"solve, no artifact": {func(a *trial.Agent, _ *model) { a.Artifact = "" },
+			trial.Infrastructure, "", "agent"},
+		"solve, artifact is big": {func(a *trial.Agent, _ *model) { a.Limits.Disk = 1 << 20 },
+			trial.Infrastructure, "", "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &model{}
+			name, _, _ := strings.Cut(name, ",")
+			a := agent(name)
+			if test.change != nil {
+				test.change(&a, m)
+			}
+			r, err := newRunner(t, m).Run(t.Context(), a, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.End != test.end || r.Limit != test.limit || !strings.Contains(r.Reason, test.reason) {
+				t.Errorf("%s %s %q, want %s %s %q\n%s", r.End, r.Limit, r.Reason, test.end, test.limit, test.reason,
+					r.Process.Stderr.Kept)
+			}
+			if name == "grade" && !maps.Equal(r.Scores, map[string]float64{"": 0.5}) {
+				t.Errorf("scores %v", r.Scores)
+			}
+		})
+	}
+}
+
+func TestCanceledTrialHasNoEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	m := &model{}
+	runner := newRunner(t, m)
+	runner.Servers = passer(func(ctx context.Context, _ engine.RawRequest) (engine.RawAnswer, error) {
+		cancel() // the agent runs
+		<-ctx.Done()
+		return engine.RawAnswer{}, ctx.Err()
+	})
+	if r, err := runner.Run(ctx, agent("solve"), task); !fault.Is(err, fault.Canceled) || r.End != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+type passer func(ctx context.Context, r engine.RawRequest) (engine.RawAnswer, error)
+
+func (p passer) Pass(ctx context.Context, r engine.RawRequest) (engine.RawAnswer, error) {
+	return p(ctx, r)
+}

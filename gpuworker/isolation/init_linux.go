@@ -1,0 +1,256 @@
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runInit is the first process of a sandbox: process 1 of its namespaces at the level Full, and
+// the parent of all its processes at the level Trusted. It is of the worker's program, and runs
+// nothing of the command's. It ends when the program ends or the worker does, and at the level
+// Full the kernel then kills all that is left. It returns its exit code.
+func runInit() int {
+	unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	ctl, err := openChannel(initChannel)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "open the channel to the worker: %v\n", err)
+		return 1
+	}
+	var s initSettings
+	if err = readSettings(os.Stdin, &s); err == nil {
+		err = serveInit(ctl, s)
+	}
+	if err != nil {
+		_ = ctl.send(message{Kind: kindFailed, Text: err.Error()})
+		return 1
+	}
+	return 0
+}
+
+func serveInit(ctl channel, s initSettings) error {
+	if err := prepare(ctl, s); err != nil {
+		return err
+	}
+	m, files, _, err := ctl.receive()
+	if err != nil || m.Kind != kindSpawn || len(files) != 1 {
+		return fmt.Errorf("wait for the worker, which said %q: %w", m.Kind, err)
+	}
+	pid, err := spawn(s, files[0])
+	if err != nil {
+		return fmt.Errorf("start the launcher: %w", err)
+	}
+	if s.Level == Full {
+		if err := seal(); err != nil {
+			return err
+		}
+	}
+	if err := ctl.send(message{Kind: kindSpawned}); err != nil {
+		return err
+	}
+	go obey(ctl, s.Level, pid)
+	if s.Watch {
+		go watch(ctl, s.Interval)
+	}
+	code, signal := wait(pid)
+	killGroup(s.Level)
+	last := message{Kind: kindExited}
+	if s.Watch {
+		last = sample(kindExited)
+		last.Memory = max(last.Memory, largestChild()) // it may have ended between two samples
+	}
+	last.Code, last.Signal = code, signal
+	return ctl.send(last)
+}
+
+// prepare makes the file system and the network, and hands the worker the scratch folder and
+// the listeners.
+func prepare(ctl channel, s initSettings) error {
+	if s.Level != Full {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("become the parent of orphans: %w", err)
+		}
+		return ctl.send(message{Kind: kindMounted})
+	}
+	if err := unix.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) { // an ordinary user may not
+		return fmt.Errorf("leave all groups: %w", err)
+	}
+	scratch, err := mountRoot(s)
+	if err != nil {
+		return err
+	}
+	listeners, err := listenLoopback(s.Ports)
+	if err != nil {
+		return err
+	}
+	return ctl.send(message{Kind: kindMounted}, append([]*os.File{scratch}, listeners...)...)
+}
+
+// listenLoopback starts the loopback interface and listens on its ports.
+func listenLoopback(ports []int) (files []*os.File, err error) {
+	if err := unix.Sethostname([]byte("sandbox")); err != nil {
+		return nil, fmt.Errorf("set the host's name: %w", err)
+	}
+	if err := raiseLoopback(); err != nil {
+		return nil, fmt.Errorf("start the loopback interface: %w", err)
+	}
+	for _, port := range ports {
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			return nil, fmt.Errorf("listen on port %d: %w", port, err)
+		}
+		file, err := l.File()
+		if err != nil {
+			return nil, err
+		}
+		l.Close() // the file is a copy
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+func raiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+}
+
+// insideUser is the command's user and group as it sees itself.
+const insideUser = 1000
+
+// spawn starts the launcher. At the level Full it gets one more user namespace, so that it has
+// no rights to what init has made, and so that its processes are counted apart from init's.
+func spawn(s initSettings, settings *os.File) (pid int, err error) {
+	defer settings.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	gate := os.NewFile(initGate, "gate")
+	stdout, stderr := os.NewFile(initStdout, "stdout"), os.NewFile(initStderr, "stderr")
+	attributes := os.ProcAttr{Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []*os.File{null, stdout, stderr, gate, settings}}
+	switch {
+	case s.Level == Full:
+		ids := []syscall.SysProcIDMap{{ContainerID: insideUser, HostID: s.Owner, Size: 1}}
+		attributes.Sys.Cloneflags = unix.CLONE_NEWUSER
+		attributes.Sys.UidMappings, attributes.Sys.GidMappings = ids, ids
+		attributes.Sys.Credential = &syscall.Credential{Uid: insideUser, Gid: insideUser, NoSetGroups: true}
+	case s.Owner != os.Geteuid():
+		attributes.Sys.Credential = &syscall.Credential{Uid: uint32(s.Owner), Gid: uint32(s.Owner)}
+	}
+	p, err := os.StartProcess("/proc/self/exe", []string{"sandbox", launcherArgument}, &attributes)
+	for _, file := range []*os.File{gate, stdout, stderr} {
+		file.Close() // the launcher has them
+	}
+	if err != nil {
+		return 0, err
+	}
+	return p.Pid, nil
+}
+
+// obey does what the worker says, and ends the sandbox when the worker has ended.
+func obey(ctl channel, level Level, pid int) {
+	for {
+		m, _, _, err := ctl.receive()
+		if err != nil {
+			killGroup(level)
+			os.Exit(1)
+		}
+		if m.Kind != kindTerm {
+			continue
+		}
+		if level == Full {
+			_ = unix.Kill(-1, unix.SIGTERM) // all but init itself
+		} else {
+			_ = unix.Kill(-pid, unix.SIGTERM)
+		}
+	}
+}
+
+// killGroup kills all processes of the command at the level Trusted. At the level Full the end
+// of init does.
+func killGroup(level Level) {
+	if level == Trusted {
+		_, _ = unix.Write(initKill, []byte("1"))
+	}
+}
+
+// wait reaps processes until that of the pid ends. It returns its exit code, or its signal.
+func wait(pid int) (code int, signal string) {
+	for {
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, "lost: " + err.Error()
+		case ended == pid && status.Exited():
+			return status.ExitStatus(), ""
+		case ended == pid && status.Signaled():
+			return 0, unix.SignalName(status.Signal())
+		}
+	}
+}
+
+// watch sends a sample at each interval.
+func watch(ctl channel, interval time.Duration) {
+	for range time.Tick(interval) {
+		if ctl.send(sample(kindSample)) != nil {
+			return
+		}
+	}
+}
+
+// largestChild returns the most bytes that one of the ended processes has had.
+func largestChild() int64 {
+	var children unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &children) != nil {
+		return 0
+	}
+	return children.Maxrss << 10
+}
+
+// sample adds up what the processes use now and what the ended ones have used.
+func sample(kind string) message {
+	m := message{Kind: kind}
+	var children unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &children) == nil {
+		m.CPU = time.Duration(children.Utime.Nano() + children.Stime.Nano())
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return m
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // bounded by the limit of processes
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		stat, err := readStat(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		m.CPU += stat.cpu
+		m.Memory += stat.memory
+		m.Processes += stat.threads
+	}
+	return m
+}
