@@ -186,6 +186,7 @@ func (g cgroup) make(l Limits) error {
 		return errors.Join(
 			g.write(g.memory, "memory.limit_in_bytes", bytes),
 			ifThere(g.write(g.memory, "memory.memsw.limit_in_bytes", bytes)),
+			ifThere(g.write(g.memory, "memory.swappiness", "0")), // where the line above has no effect
 			g.limitProcesses(l.Processes+slack))
 	case 2:
 		return errors.Join(

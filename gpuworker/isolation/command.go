@@ -1,7 +1,9 @@
 package isolation
 
 import (
+	"context"
 	"errors"
+	"net"
 	"path"
 	"path/filepath"
 	"strings"
@@ -54,10 +56,12 @@ type Folder struct {
 	Variable string // the environment variable that gets its path; may be ""
 }
 
-// Forward is a TCP port on the command's loopback address that leads to a Unix socket of this
-// machine.
+// Forward is a TCP port on the command's loopback address that leads to this process, or to a
+// Unix socket of this machine.
 type Forward struct {
-	Socket string // path of the socket
+	// Serve answers the connections of the listener until ctx ends. Nil passes them on to Socket.
+	Serve  func(ctx context.Context, l net.Listener) error
+	Socket string // path of a Unix socket; "" with Serve
 	Port   int    // 0 takes any; the level Trusted always takes any
 	// Env returns variables for the command's environment, given the forward's address, such as
 	// "127.0.0.1:8000". May be nil.
@@ -74,7 +78,7 @@ type Limits struct {
 	Keep      int           // bytes to keep of the beginning of each of the two; the rest is counted
 	Disk      int64         // bytes of files, with the staged ones
 	Files     int64         // files, folders and links, with the staged ones
-	OutFiles  int           // files collected of each folder; the rest is left out
+	OutFiles  int           // files and folders collected of each folder; the rest is left out
 	OutBytes  int64         // their bytes
 	// Grace is the time between SIGTERM and SIGKILL when the time limit is reached or the
 	// context ends. All other limits kill at once.
@@ -115,7 +119,7 @@ func (c Command) check() error {
 		problem(freePath(f.Inside), "a folder cannot be shown at %q: choose a path that the sandbox does not use", f.Inside)
 	}
 	for _, f := range c.Forwards {
-		problem(filepath.IsAbs(f.Socket), "the socket %q is not an absolute path", f.Socket)
+		problem(f.Serve != nil || filepath.IsAbs(f.Socket), "the socket %q is not an absolute path", f.Socket)
 		problem(f.Port >= 0 && f.Port < 1<<16, "port %d does not exist", f.Port)
 	}
 	l := c.Limits

@@ -24,7 +24,7 @@ const (
 // copier copies a tree of files from one folder to another without following links, while
 // nothing else changes either of them. It copies regular files and folders.
 type copier struct {
-	files int   // how many more files may be copied
+	files int   // how many more files and folders may be copied
 	bytes int64 // and how many bytes of them
 	// links copies links as links. hardLinks copies files that have several names.
 	links, hardLinks bool
@@ -110,6 +110,10 @@ func kindOf(mode fs.FileMode) string {
 }
 
 func (c *copier) subfolder(dst, src *os.Root, name, at string, depth int, info fs.FileInfo) error {
+	if c.files <= 0 {
+		return c.leaveOut(at, "over the limit of files")
+	}
+	c.files--
 	if err := makeReadable(src, name, info, 0o700); err != nil {
 		return c.leaveOut(at, err.Error())
 	}

@@ -108,7 +108,7 @@ func (e *execution) start(ctx, background context.Context) error {
 		return err
 	}
 	for i, l := range e.listeners {
-		e.background.Go(func() { forward(background, l, e.command.Forwards[i].Socket) })
+		e.background.Go(func() { e.command.Forwards[i].answer(background, l) })
 	}
 	return e.startProgram(ctx, background)
 }

@@ -55,6 +55,15 @@ func copyTool(to string) error {
 	if err != nil || os.Link(self, to) == nil {
 		return err
 	}
+	return copyProgram(to)
+}
+
+// copyProgram copies this test program.
+func copyProgram(to string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(self)
 	if err != nil {
 		return err
@@ -67,6 +76,15 @@ var sandboxes = map[Level]func() (*Sandbox, error){
 	Full:    sync.OnceValues(func() (*Sandbox, error) { return openLevel(Full) }),
 	Trusted: sync.OnceValues(func() (*Sandbox, error) { return openLevel(Trusted) }),
 }
+
+// withoutCgroups is a sandbox of the level Full on a machine where it may make no cgroup.
+var withoutCgroups = sync.OnceValues(func() (*Sandbox, error) {
+	s, err := Open(filepath.Join(folder, "samples"))
+	if err == nil {
+		s.groups = hierarchies{}
+	}
+	return s, err
+})
 
 func openLevel(level Level) (*Sandbox, error) {
 	s, err := Open(filepath.Join(folder, level.String()))
@@ -95,6 +113,19 @@ func newFixture(t *testing.T, level Level) fixture {
 		t.Skipf("this machine permits the level %s, not %s: %s", got, level, reason)
 	}
 	return fixture{Sandbox: s, level: level, tools: filepath.Join(folder, "tools")}
+}
+
+// newSampledFixture returns the sandbox of the level Full without a cgroup.
+func newSampledFixture(t *testing.T) fixture {
+	t.Helper()
+	s, err := withoutCgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, reason := s.Probe(t.Context()); got != Full {
+		t.Skipf("this machine permits the level %s: %s", got, reason)
+	}
+	return fixture{Sandbox: s, level: Full, tools: filepath.Join(folder, "tools")}
 }
 
 // publicFolder returns a folder of the test's that other users may enter.
@@ -168,9 +199,14 @@ func (f fixture) says(t *testing.T, c Command) string {
 	return strings.TrimSuffix(string(o.Stdout.Kept), "\n")
 }
 
-// eachLevel runs the test at each level that the machine permits.
+// eachLevel runs the test at each level that the machine permits, and at the level Full also
+// without a cgroup.
 func eachLevel(t *testing.T, test func(t *testing.T, f fixture)) {
 	t.Helper()
+	t.Run("sampled", func(t *testing.T) {
+		t.Parallel()
+		test(t, newSampledFixture(t))
+	})
 	for _, level := range []Level{Full, Trusted} {
 		t.Run(level.String(), func(t *testing.T) {
 			t.Parallel()

@@ -2,14 +2,30 @@ package isolation
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // maxConnections bounds the connections of a forward at one time. Others wait in the backlog of
 // the listener.
 const maxConnections = 64
+
+// acceptAgain is the wait after a connection could not be accepted.
+const acceptAgain = 10 * time.Millisecond
+
+// answer answers the connections of the listener until ctx ends.
+func (f Forward) answer(ctx context.Context, l net.Listener) {
+	if f.Serve == nil {
+		forward(ctx, l, f.Socket)
+		return
+	}
+	_ = f.Serve(ctx, netutil.LimitListener(l, maxConnections)) // the command sees its connections closed
+}
 
 // forward connects each connection of the listener to the Unix socket, until ctx ends. It
 // returns when all are closed. A command opens connections as it likes, so that nothing here
@@ -23,7 +39,17 @@ func forward(ctx context.Context, l net.Listener, socket string) {
 		slots <- struct{}{}
 		conn, err := l.Accept()
 		if err != nil {
-			return // closed
+			<-slots
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// The process has no file left, or the other side has gone. The command lives on.
+			select {
+			case <-time.After(acceptAgain):
+				continue
+			case <-ctx.Done():
+				return
+			}
 		}
 		connections.Go(func() {
 			defer func() { <-slots }()

@@ -25,7 +25,10 @@ var hostile = map[string]func(args []string) int{
 	"clutter": clutter,
 	"daemon":  daemon,
 	"dial":    dial,
+	"disown":  disown,
+	"eat":     eat,
 	"finish":  finish,
+	"hoard":   hoard,
 	"knock":   knock,
 	"read":    read,
 }
@@ -183,6 +186,63 @@ func dial(args []string) int {
 		conn.Close()
 	}
 	return 0
+}
+
+// disown computes for ever, in children that end soon and whose end it ignores, so that the
+// kernel adds their time to nobody's.
+func disown(args []string) int {
+	if len(args) > 0 { // a child: 300 ms of CPU time
+		var use unix.Rusage
+		for use.Utime.Nano()+use.Stime.Nano() < 300e6 {
+			if unix.Getrusage(unix.RUSAGE_SELF, &use) != nil {
+				return 1
+			}
+		}
+		fmt.Print(".")
+		return 0
+	}
+	signal.Ignore(unix.SIGCHLD)
+	for {
+		child := exec.Command("/proc/self/exe", "child")
+		child.Env, child.Stdout = os.Environ(), os.Stdout
+		if child.Start() != nil {
+			return 1
+		}
+		for { // it waits for all, and then fails
+			if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+				break
+			}
+		}
+	}
+}
+
+// eat takes 150 MiB of memory, which no rlimit counts, and stays.
+func eat([]string) int {
+	taken, err := unix.Mmap(-1, 0, 150<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	if err != nil {
+		return 1
+	}
+	for i := 0; i < len(taken); i += 4096 {
+		taken[i] = 1
+	}
+	for {
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(taken)
+	}
+}
+
+// hoard fills files that have no name and that no process maps. It returns 3 if it gets none.
+func hoard([]string) int {
+	piece := make([]byte, 1<<20)
+	for {
+		fd, err := unix.MemfdCreate("hoard", 0)
+		if err != nil {
+			return 3
+		}
+		for range 16 {
+			_, _ = unix.Write(fd, piece)
+		}
+	}
 }
 
 // finish waits for SIGTERM, and then writes a file.

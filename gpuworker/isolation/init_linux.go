@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -35,7 +34,8 @@ func runInit() int {
 }
 
 func serveInit(ctl channel, s initSettings) error {
-	if err := prepare(ctl, s); err != nil {
+	processes, err := prepare(ctl, s)
+	if err != nil {
 		return err
 	}
 	m, files, _, err := ctl.receive()
@@ -55,14 +55,15 @@ func serveInit(ctl channel, s initSettings) error {
 		return err
 	}
 	go obey(ctl, s.Level, pid)
+	sampler := &sampler{processes: processes, alive: map[processKey]time.Duration{}}
 	if s.Watch {
-		go watch(ctl, s.Interval)
+		go sampler.watch(ctl, s.Interval)
 	}
 	code, signal := wait(pid)
 	killGroup(s.Level)
 	last := message{Kind: kindExited}
 	if s.Watch {
-		last = sample(kindExited)
+		last = sampler.sample(kindExited)
 		last.Memory = max(last.Memory, largestChild()) // it may have ended between two samples
 	}
 	last.Code, last.Signal = code, signal
@@ -70,26 +71,26 @@ func serveInit(ctl channel, s initSettings) error {
 }
 
 // prepare makes the file system and the network, and hands the worker the scratch folder and
-// the listeners.
-func prepare(ctl channel, s initSettings) error {
+// the listeners. It returns the /proc of samples, if there are any.
+func prepare(ctl channel, s initSettings) (processes *os.File, err error) {
 	if s.Level != Full {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("become the parent of orphans: %w", err)
+			return nil, fmt.Errorf("become the parent of orphans: %w", err)
 		}
-		return ctl.send(message{Kind: kindMounted})
+		return nil, ctl.send(message{Kind: kindMounted})
 	}
 	if err := unix.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) { // an ordinary user may not
-		return fmt.Errorf("leave all groups: %w", err)
+		return nil, fmt.Errorf("leave all groups: %w", err)
 	}
-	scratch, err := mountRoot(s)
+	scratch, processes, err := mountRoot(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	listeners, err := listenLoopback(s.Ports)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return ctl.send(message{Kind: kindMounted}, append([]*os.File{scratch}, listeners...)...)
+	return processes, ctl.send(message{Kind: kindMounted}, append([]*os.File{scratch}, listeners...)...)
 }
 
 // listenLoopback starts the loopback interface and listens on its ports.
@@ -206,51 +207,4 @@ func wait(pid int) (code int, signal string) {
 			return 0, unix.SignalName(status.Signal())
 		}
 	}
-}
-
-// watch sends a sample at each interval.
-func watch(ctl channel, interval time.Duration) {
-	for range time.Tick(interval) {
-		if ctl.send(sample(kindSample)) != nil {
-			return
-		}
-	}
-}
-
-// largestChild returns the most bytes that one of the ended processes has had.
-func largestChild() int64 {
-	var children unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &children) != nil {
-		return 0
-	}
-	return children.Maxrss << 10
-}
-
-// sample adds up what the processes use now and what the ended ones have used.
-func sample(kind string) message {
-	m := message{Kind: kind}
-	var children unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &children) == nil {
-		m.CPU = time.Duration(children.Utime.Nano() + children.Stime.Nano())
-	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return m
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // bounded by the limit of processes
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		stat, err := readStat(pid)
-		if err != nil {
-			continue // it has ended
-		}
-		m.CPU += stat.cpu
-		m.Memory += stat.memory
-		m.Processes += stat.threads
-	}
-	return m
 }

@@ -121,7 +121,7 @@ func restrictSelf(s launcherSettings) error {
 	if err := restrictPaths(s); err != nil {
 		return fmt.Errorf("restrict files with Landlock: %w", err)
 	}
-	if err := filterCalls(s.Level); err != nil {
+	if err := filterCalls(s.Level, s.Data == 0); err != nil {
 		return fmt.Errorf("filter system calls with seccomp: %w", err)
 	}
 	return nil

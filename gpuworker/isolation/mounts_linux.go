@@ -21,7 +21,10 @@ import (
 //	/work /out /tmp /dev/shm   one tmpfs with the limits of bytes and files
 //
 // Everything else of the machine is not there.
-const scratchFolder = ".scratch"
+const (
+	scratchFolder = ".scratch"
+	watchFolder   = ".proc" // of init alone
+)
 
 // scratchFolders are the folders of the tmpfs, and where they are shown.
 var scratchFolders = []struct{ name, at string }{
@@ -48,8 +51,10 @@ var etcTexts = map[string]string{
 // devices are the machine's devices that a command may use.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// mountRoot makes the file system and enters it. It returns the folder of the tmpfs.
-func mountRoot(s initSettings) (*os.File, error) {
+// mountRoot makes the file system and enters it. It returns the folder of the tmpfs, and if
+// samples are to be sent a /proc that shows all processes: the command's own hides those that
+// execute a file that they may not read.
+func mountRoot(s initSettings) (scratch, processes *os.File, err error) {
 	root := s.Root
 	steps := []struct {
 		what string
@@ -63,29 +68,47 @@ func mountRoot(s initSettings) (*os.File, error) {
 		{"show the folders", func() error { return showFolders(root, s.Folders) }},
 		{"write /etc", func() error { return writeEtc(filepath.Join(root, "etc")) }},
 		{"show devices", func() error { return showDevices(filepath.Join(root, "dev")) }},
-		{"mount /proc", func() error { return mountProc(filepath.Join(root, "proc")) }},
+		{"mount /proc", func() error { return mountProc(filepath.Join(root, "proc"), "hidepid=2") }},
 		{"mount the scratch folders", func() error { return mountScratch(root, s) }},
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.what, err)
+			return nil, nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	scratch, err := os.Open(filepath.Join(root, scratchFolder))
+	// The scratch file system itself is not shown: only its folders are.
+	if scratch, err = takeHidden(root, scratchFolder); err != nil {
+		return nil, nil, fmt.Errorf("hide the scratch file system: %w", err)
+	}
+	if s.Watch {
+		if err = mountProc(filepath.Join(root, watchFolder), ""); err == nil {
+			processes, err = takeHidden(root, watchFolder)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("mount the /proc of samples: %w", err)
+		}
+	}
+	if err := enter(root); err != nil {
+		return nil, nil, fmt.Errorf("enter the root: %w", err)
+	}
+	return scratch, processes, nil
+}
+
+// takeHidden opens the root of a file system, and takes it out of the command's sight.
+func takeHidden(root, name string) (*os.File, error) {
+	at := filepath.Join(root, name)
+	file, err := os.Open(at)
 	if err != nil {
 		return nil, err
 	}
-	// The scratch file system itself is not shown: only its folders are.
-	if err := unix.Unmount(filepath.Join(root, scratchFolder), unix.MNT_DETACH); err != nil {
-		return nil, fmt.Errorf("hide the scratch file system: %w", err)
+	if err = unix.Unmount(at, unix.MNT_DETACH); err == nil {
+		err = os.Remove(at)
 	}
-	if err := os.Remove(filepath.Join(root, scratchFolder)); err != nil {
+	if err != nil {
+		file.Close()
 		return nil, err
 	}
-	if err := enter(root); err != nil {
-		return nil, fmt.Errorf("enter the root: %w", err)
-	}
-	return scratch, nil
+	return file, nil
 }
 
 // enter makes the folder the root, and lets go of the machine's.
@@ -220,12 +243,12 @@ func showDevices(dev string) error {
 	return nil
 }
 
-func mountProc(proc string) error {
+func mountProc(proc, options string) error {
 	if err := os.Mkdir(proc, 0o755); err != nil {
 		return err
 	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	return unix.Mount("proc", proc, "proc", flags, "hidepid=2")
+	return unix.Mount("proc", proc, "proc", flags, options)
 }
 
 func mountScratch(root string, s initSettings) error {

@@ -174,6 +174,50 @@ func TestLimitsEndACommand(t *testing.T) {
 	})
 }
 
+// Where no cgroup counts, nothing may be hidden from samples.
+func TestLimitsHoldForWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	eachLevel(t, func(t *testing.T, f fixture) {
+		small := func(c Command) Command {
+			c.Limits.Memory, c.Limits.Disk = 100<<20, 400<<20
+			return c
+		}
+		t.Run("CPU time of children whose end is ignored", func(t *testing.T) {
+			t.Parallel()
+			c := f.hostile("disown")
+			c.Limits.CPU = 2 * time.Second
+			if o := f.run(t, c, CPULimit); o.Stdout.Bytes > 20 { // each byte is 300 ms
+				t.Errorf("%d children have ended before", o.Stdout.Bytes)
+			}
+		})
+		t.Run("memory without a process", func(t *testing.T) {
+			t.Parallel()
+			if f.groups.version > 0 {
+				f.run(t, small(f.hostile("hoard")), MemoryLimit)
+			} else if o := f.run(t, small(f.hostile("hoard")), Exited); o.ExitCode != 3 {
+				t.Errorf("exit code %d", o.ExitCode)
+			}
+		})
+		t.Run("files in memory", func(t *testing.T) {
+			t.Parallel()
+			if f.level != Full {
+				t.Skip("its files are on a disk")
+			}
+			f.run(t, small(f.shell("head -c 200000000 /dev/zero > $TMPDIR/big; while :; do sleep 1; done")), MemoryLimit)
+		})
+		t.Run("a program that nobody may read", func(t *testing.T) {
+			t.Parallel()
+			dir := os.Getenv(unreadableVariable)
+			if dir == "" {
+				t.Skip("this user can make no file of another user's")
+			}
+			c := small(f.hostile("eat"))
+			c.Folders[0].Host = dir
+			f.run(t, c, MemoryLimit)
+		})
+	})
+}
+
 func TestCommandThatIgnoresSignalsIsKilledWithItsDaemons(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, f fixture) {

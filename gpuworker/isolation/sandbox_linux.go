@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
+	"time"
 
 	"rollout/shared/fault"
 )
@@ -16,12 +19,15 @@ type Sandbox struct {
 	groups hierarchies
 
 	mu     sync.Mutex
-	probed bool
+	probed time.Time // zero before the first probe
 	level  Level
 	reason string
 	// highest is the highest level to use; tests lower it.
 	highest Level
 }
+
+// probeAgain is how long a level that is not the highest stays the answer.
+const probeAgain = time.Minute
 
 // Open returns a sandbox whose bookkeeping is in the folder dir, which it makes; the folder must
 // be on a disk of this machine. It removes what workers have left there that were killed.
@@ -37,11 +43,12 @@ func Open(dir string) (*Sandbox, error) {
 }
 
 // Probe returns the highest level that this machine permits, and why not a higher one. It tries
-// with a command that does nothing; the answer of the first call that is not canceled stays.
+// with a command that does nothing. The level Full stays the answer. A lower one stays for a
+// minute, since a machine that is short of something may have it later.
 func (s *Sandbox) Probe(ctx context.Context) (Level, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.probed {
+	if !s.probed.IsZero() && (s.level == Full || time.Since(s.probed) < probeAgain) {
 		return s.level, s.reason
 	}
 	var reasons []error
@@ -61,7 +68,7 @@ func (s *Sandbox) Probe(ctx context.Context) (Level, string) {
 	if ctx.Err() != nil {
 		return Refused, reason
 	}
-	s.probed, s.level, s.reason = true, level, reason
+	s.probed, s.level, s.reason = time.Now(), level, reason
 	return level, reason
 }
 
@@ -109,4 +116,19 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Outcome, error) {
 		return Outcome{}, fault.New(fault.Denied, "this machine isolates trusted commands only: %s", reason)
 	}
 	return s.run(ctx, c, level, false)
+}
+
+// Scratch makes a folder of this machine for this user alone, such as for what goes into a
+// command and comes out of it. The caller removes it with release. If its process is killed
+// before, the next Open removes it.
+func (s *Sandbox) Scratch() (dir string, release func() error, err error) {
+	own, err := acquireSlot(s.dir, hierarchies{})
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(own.dir, "files")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", nil, errors.Join(fault.WithKind(fault.Unavailable, err, "make a folder"), own.release())
+	}
+	return dir, own.release, nil
 }

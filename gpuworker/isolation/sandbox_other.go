@@ -24,5 +24,10 @@ func (*Sandbox) Run(context.Context, Command) (Outcome, error) {
 	return Outcome{}, fault.New(fault.Denied, "this machine cannot isolate commands: %s", onlyLinux)
 }
 
+// Scratch refuses.
+func (*Sandbox) Scratch() (dir string, release func() error, err error) {
+	return "", nil, fault.New(fault.Denied, "this machine cannot isolate commands: %s", onlyLinux)
+}
+
 // Main reports false: there are no helper processes.
 func Main([]string) bool { return false }

@@ -31,6 +31,10 @@ var deniedCalls = []string{
 	"add_key", "request_key", "keyctl", "io_uring_setup", "io_uring_enter", "io_uring_register",
 }
 
+// unseenCalls are those that give memory which no process shows, and which a cgroup alone
+// counts: files without a name, shared memory, message queues and semaphores of System V.
+var unseenCalls = []string{"memfd_create", "memfd_secret", "shmget", "msgget", "semget", "ipc"}
+
 // namespaceFlags are the flags of clone that make namespaces.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
@@ -49,12 +53,12 @@ const (
 const x32Bit = 0x40000000
 
 // filterCalls installs the filter for this thread and what it executes.
-func filterCalls(level Level) error {
+func filterCalls(level Level, unseen bool) error {
 	table, err := arch.GetInfo("")
 	if err != nil {
 		return err
 	}
-	program, err := bpf.Assemble(callFilter(level, table))
+	program, err := bpf.Assemble(callFilter(level, table, unseen))
 	if err != nil {
 		return err
 	}
@@ -66,13 +70,14 @@ func filterCalls(level Level) error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 }
 
-// callFilter returns the program that decides on each system call. Each block ends with a
+// callFilter returns the program that decides on each system call. unseen says that calls which
+// give memory that no process shows are permitted. Each block ends with a
 // verdict, so that none can see a register of another.
 //
 // It is not assembled by go-seccomp-bpf, whose table of calls it uses: there, calls of another
 // architecture get the default verdict, and after a condition that does not hold, the argument
 // is compared with the numbers of the calls that follow.
-func callFilter(level Level, table *arch.Info) []bpf.Instruction {
+func callFilter(level Level, table *arch.Info, unseen bool) []bpf.Instruction {
 	load := func(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
 	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
@@ -110,6 +115,11 @@ func callFilter(level Level, table *arch.Info) []bpf.Instruction {
 	}
 	for _, name := range deniedCalls {
 		block(name, deny)
+	}
+	if !unseen {
+		for _, name := range unseenCalls {
+			block(name, deny)
+		}
 	}
 	return append(program, allow)
 }

@@ -189,6 +189,7 @@ func (e *execution) takeFiles(files []*os.File) (err error) {
 		return nil
 	}
 	if len(files) != 1+len(e.command.Forwards) {
+		closeAll(files)
 		return fault.New(fault.Internal, "the sandbox made %d files for %d forwards", len(files), len(e.command.Forwards))
 	}
 	e.scratchFile = files[0]

@@ -334,6 +334,9 @@ func TestLeftoversOfALivingWorkerStay(t *testing.T) {
 	}
 }
 
+// unreadableVariable names a folder with a copy of the test program that is another user's.
+const unreadableVariable = "ROLLOUT_TEST_UNREADABLE"
+
 // ordinary are the tests that an ordinary user must pass, too, as far as the machine permits.
 const ordinary = "^Test(Probe|Command|Limits|Grace|Canceled|Staged|Environment|Only|Collecting|Forward|Left|Nothing)"
 
@@ -347,10 +350,17 @@ func TestOrdinaryUserIsolatesToo(t *testing.T) {
 	if err := os.Chown(home, user, user); err != nil {
 		t.Fatal(err)
 	}
+	// A program that the user may execute and not read: the kernel hides its processes.
+	unreadable := filepath.Join(publicFolder(t), "unreadable")
 	tool := filepath.Join(folder, "tools", "tool")
+	if err := errors.Join(os.Mkdir(unreadable, 0o755), copyProgram(filepath.Join(unreadable, "tool")),
+		os.Chmod(filepath.Join(unreadable, "tool"), 0o711)); err != nil {
+		t.Fatal(err)
+	}
 	c := exec.Command(tool, "-test.run", ordinary, "-test.v")
 	c.Dir = home
-	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH"), "SECRET=of the worker"}
+	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH"), "SECRET=of the worker",
+		unreadableVariable + "=" + unreadable}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	text, err := c.CombinedOutput()
 	if err != nil {

@@ -43,6 +43,7 @@ func (e *execution) watch(ctx context.Context) (last message) {
 	over, done := e.output.over, ctx.Done()
 	interrupt := func(v Verdict) {
 		if e.outcome.Verdict != "" {
+			e.kill() // a second reason: there is no more time
 			return
 		}
 		e.outcome.Verdict = v
@@ -107,6 +108,9 @@ func (e *execution) usage() usage {
 		var stat unix.Statfs_t
 		if unix.Fstatfs(int(e.scratchFile.Fd()), &stat) == nil {
 			u.diskFull = stat.Bfree == 0 || stat.Ffree == 0
+			if e.group.version == 0 { // a cgroup counts files in memory by itself
+				u.memory += int64(stat.Blocks-stat.Bfree) * stat.Bsize
+			}
 		}
 		return u
 	}

@@ -145,7 +145,17 @@ func (c channel) receive() (m message, files []*os.File, pid int, err error) {
 	if files, pid, err = parseExtras(extra[:extras]); err == nil {
 		m, err = decode(text[:n])
 	}
-	return m, files, pid, err
+	if err != nil {
+		closeAll(files)
+		return m, nil, pid, err
+	}
+	return m, files, pid, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
 }
 
 func parseExtras(extra []byte) (files []*os.File, pid int, err error) {
@@ -194,7 +204,11 @@ func (c channel) expect(ctx context.Context, kind string) (files []*os.File, pid
 	case err == nil && m.Kind != kind:
 		err = fault.New(fault.Internal, "the sandbox said %q instead of %q", m.Kind, kind)
 	}
-	return files, pid, err
+	if err != nil {
+		closeAll(files)
+		return nil, pid, err
+	}
+	return files, pid, nil
 }
 
 // expectEnd waits until the other side has closed the channel, which a program does when it
