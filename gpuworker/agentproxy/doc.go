@@ -8,8 +8,10 @@
 // The agent's headers are dropped: the engine adds its own key, which the agent never gets. The
 // model is the pool's, whatever the agent names. A limit that is reached answers 429, without
 // an invitation to try again, to every call from then on, and stands in Use: it is an end of
-// the trial, and no error. Calls in progress when it is reached end as they would, so that the
-// tokens and dollars of a trial may pass their limits by those.
+// the trial, and no error. A call that may pass a limit together with those in progress waits for
+// their end, so that the tokens and dollars of a trial may pass their limits by one call.
+// Members of a request that would name other models, be paid otherwise or leave something at
+// the server are dropped.
 //
 // The package keeps nothing of what is said, and repeats no call: the agent does, if it wants.
 package agentproxy

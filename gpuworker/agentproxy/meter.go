@@ -11,12 +11,14 @@ const maxLine = 8 << 20
 
 // meter finds the token counts in an answer that passes in pieces: in the only line of a whole
 // one, or in the last line of a stream that has some. Counts in a stream go up, and the last
-// ones stand. Without any, each event counts as a token.
+// ones stand. Without any, as where an agent leaves before the end, they are estimated: each
+// event is a token, or every four bytes of a whole answer.
 type meter struct {
 	line    []byte // the part of a line that has come
 	skip    bool   // the line is too long
 	whole   []byte // all lines of an answer that is no stream
 	events  int64
+	bytes   int64 // of all pieces
 	counted bool
 	prompt  int64
 	answer  int64
@@ -24,6 +26,7 @@ type meter struct {
 
 // see takes the next piece.
 func (m *meter) see(piece []byte) {
+	m.bytes += int64(len(piece))
 	for len(piece) > 0 {
 		end := bytes.IndexByte(piece, '\n')
 		part := piece
@@ -66,18 +69,22 @@ func (m *meter) ended() {
 	}
 }
 
-// tokens returns the counts of the answer, which has ended.
-func (m *meter) tokens() (prompt, completion int64) {
+// tokens returns the counts of the answer to the request. The answer has ended.
+func (m *meter) tokens(asked request) Tokens {
 	if len(m.line) > 0 {
 		m.ended()
 	}
 	if m.events == 0 {
 		m.read(m.whole)
 	}
-	if !m.counted {
-		return 0, m.events
+	if m.counted {
+		return Tokens{Prompt: m.prompt, Completion: m.answer}
 	}
-	return m.prompt, m.answer
+	t := Tokens{Prompt: asked.promptTokens(), Completion: m.events, Estimated: true}
+	if m.events == 0 {
+		t.Completion = m.bytes / bytesPerToken
+	}
+	return t
 }
 
 // counts are the members that say how many tokens an answer has: of chats and completions, of

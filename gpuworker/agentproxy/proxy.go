@@ -3,7 +3,7 @@ package agentproxy
 import (
 	"compress/gzip"
 	"context"
-	"encoding/json"
+	"crypto/subtle"
 	"errors"
 	"io"
 	"net"
@@ -22,7 +22,7 @@ import (
 
 // Limits bound what an agent may use of its model. 0 is no limit.
 type Limits struct {
-	Requests   int64
+	Requests   int64 // a request for n answers counts as n
 	Tokens     int64 // of prompts and completions
 	NanoUSD    int64 // billionths of a dollar, at the prices of the engine
 	Concurrent int   // requests at once; others wait
@@ -41,33 +41,55 @@ type Use struct {
 	PromptTokens     int64
 	CompletionTokens int64
 	NanoUSD          int64
+	Estimated        int64 // requests whose tokens no server has counted; they are part of the sums
 	Refused          int64 // requests that came after a limit was reached
 	Failed           int64 // requests that got no answer of a server: it was not the agent's fault
 	// Limit is the limit for which a request was refused first; "" if none was.
 	Limit string
 }
 
-// Proxy is the server of one agent. It is safe for concurrent use.
-type Proxy struct {
-	servers engine.Passer
-	model   string
-	limits  Limits
-	prices  cost.TokenPrices
-	bodies  *onlinewire.Bodies
-	slots   chan struct{} // nil without a limit
-
-	mu      sync.Mutex
-	use     Use
-	limited chan struct{}
+// Options are what a proxy works with.
+type Options struct {
+	Servers engine.Passer // of the model
+	Model   string
+	Limits  Limits
+	Prices  cost.TokenPrices
+	Bodies  *onlinewire.Bodies // shared by all proxies of a process
+	// Key is what the agent must send as its bearer token; "" is anything.
+	Key string
+	// Begin is an optional hook that waits until one more request may begin, and is told of its
+	// end. An error refuses the request as one without an answer of a server.
+	Begin func(ctx context.Context, promptBytes int, maxTokens int64) (ended func(Tokens), err error)
 }
 
-// New returns a proxy to the servers of a model. All proxies of a process share bodies.
-func New(servers engine.Passer, model string, limits Limits, prices cost.TokenPrices,
-	bodies *onlinewire.Bodies) *Proxy {
-	p := &Proxy{servers: servers, model: model, limits: limits, prices: prices, bodies: bodies,
-		limited: make(chan struct{})}
-	if limits.Concurrent > 0 {
-		p.slots = make(chan struct{}, limits.Concurrent)
+// Tokens are those of a request that has ended.
+type Tokens struct {
+	Prompt, Completion int64
+	Estimated          bool // no server has counted them
+	Answered           bool
+}
+
+// Proxy is the server of one agent. It is safe for concurrent use.
+type Proxy struct {
+	Options
+	slots chan struct{} // nil without a limit
+
+	mu       sync.Mutex
+	use      Use
+	inFlight int
+	reserved reserve       // what requests in flight may take
+	ended    chan struct{} // closed when one ends
+	limited  chan struct{}
+}
+
+// reserve is what requests may take, as far as that is known before.
+type reserve struct{ tokens, nanoUSD int64 }
+
+// New returns a proxy.
+func New(o Options) *Proxy {
+	p := &Proxy{Options: o, ended: make(chan struct{}), limited: make(chan struct{})}
+	if o.Limits.Concurrent > 0 {
+		p.slots = make(chan struct{}, o.Limits.Concurrent)
 	}
 	return p
 }
@@ -90,10 +112,17 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 // bodyWait is how long a request waits for room for its body.
 const bodyWait = time.Minute
 
+// maxBody bounds the body of an agent's request: several of them fit into the memory that all
+// trials of a process share.
+const maxBody = onlinewire.MaxBody / 8
+
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(r.URL.Path, "/v1/")
 	switch {
+	case !p.admits(r):
+		problem(w, http.StatusUnauthorized, onlinewire.InvalidRequest, "invalid_api_key", "use the key in OPENAI_API_KEY")
+		return
 	case ok && path == "models" && r.Method == http.MethodGet:
 		p.listModels(w)
 		return
@@ -102,59 +131,60 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"agents may post to /v1/"+strings.Join(onlinewire.Paths(), ", /v1/"))
 		return
 	}
-	body, release, err := p.bodies.Read(w, r, bodyWait)
+	if !p.enter(r.Context()) { // before the body, so that no agent holds the memory of many
+		return // the agent has left
+	}
+	defer p.leave()
+	asked, release, err := p.read(w, r, path)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	defer release()
-	if body, err = p.rewrite(path, body); err != nil {
-		problem(w, http.StatusBadRequest, onlinewire.InvalidRequest, "invalid", err.Error())
+	limit, ok := p.begin(r.Context(), asked)
+	if !ok {
 		return
 	}
-	if !p.enter(r.Context()) {
-		return // the agent has left
-	}
-	defer p.leave()
-	if limit := p.begin(); limit != "" {
+	if limit != "" {
 		problem(w, http.StatusTooManyRequests, onlinewire.RateLimit, "trial_limit",
 			"this trial has used all of its "+limit)
 		return
 	}
-	p.pass(w, r, path, body)
+	var used Tokens
+	defer func() { p.end(asked, used) }() // also of one that panics
+	p.ask(w, r, path, asked, &used)
+}
+
+// admits reports whether the request has the agent's key.
+func (p *Proxy) admits(r *http.Request) bool {
+	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return p.Key == "" || subtle.ConstantTimeCompare([]byte(given), []byte(p.Key)) == 1
+}
+
+// read reads a request. Its memory is given back by release.
+func (p *Proxy) read(w http.ResponseWriter, r *http.Request, path string) (request, func(), error) {
+	if r.ContentLength < 0 || r.ContentLength > maxBody {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if r.ContentLength > maxBody {
+			return request{}, nil, fault.New(fault.Exhausted, "the body has %d bytes, more than %d MiB", r.ContentLength, maxBody>>20)
+		}
+	}
+	body, release, err := p.Bodies.Read(w, r, bodyWait)
+	if err != nil {
+		return request{}, nil, err
+	}
+	asked, err := parse(path, p.Model, body)
+	if err != nil {
+		release()
+		return request{}, nil, err
+	}
+	return asked, release, nil
 }
 
 // listModels answers with the one model that there is.
 func (p *Proxy) listModels(w http.ResponseWriter) {
 	listen.WriteJSON(w, http.StatusOK, map[string]any{"object": "list",
-		"data": []map[string]any{{"id": p.model, "object": "model", "created": 0, "owned_by": "rollout"}}})
-}
-
-// rewrite names the model, and lets a stream end with the count of its tokens.
-func (p *Proxy) rewrite(path string, body []byte) ([]byte, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return nil, fault.New(fault.Invalid, "the body is not a JSON object")
-	}
-	model, err := json.Marshal(p.model)
-	if err != nil {
-		return nil, err
-	}
-	members["model"] = model
-	if string(members["stream"]) == "true" && path != "responses" { // which always end with it
-		options := map[string]json.RawMessage{}
-		if given, ok := members["stream_options"]; ok && json.Unmarshal(given, &options) != nil {
-			return nil, fault.New(fault.Invalid, "stream_options is not an object")
-		}
-		if options == nil { // it was null
-			options = map[string]json.RawMessage{}
-		}
-		options["include_usage"] = json.RawMessage("true")
-		if members["stream_options"], err = json.Marshal(options); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(members)
+		"data": []map[string]any{{"id": p.Model, "object": "model", "created": 0, "owned_by": "rollout"}}})
 }
 
 // enter waits until the agent may have one more request in progress. It is false if the agent
@@ -177,52 +207,108 @@ func (p *Proxy) leave() {
 	}
 }
 
-// begin counts a request that is passed on, or returns the limit for which it is not.
-func (p *Proxy) begin() string {
+// begin counts a request that is passed on, or returns the limit for which it is not. What may
+// pass a limit together with requests in flight waits for their end, so that an agent passes a
+// limit by one request at most. It returns false if ctx ends first.
+func (p *Proxy) begin(ctx context.Context, asked request) (limit string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reached := func(limit, used int64) bool { return limit > 0 && used >= limit }
-	limit := ""
-	switch {
-	case reached(p.limits.Requests, p.use.Requests):
-		limit = RequestLimit
-	case reached(p.limits.Tokens, p.use.PromptTokens+p.use.CompletionTokens):
-		limit = TokenLimit
-	case reached(p.limits.NanoUSD, p.use.NanoUSD):
-		limit = DollarLimit
-	default:
-		p.use.Requests++
-		return ""
+	for {
+		if limit := p.reached(asked); limit != "" {
+			p.use.Refused++
+			if p.use.Limit == "" {
+				p.use.Limit = limit
+				close(p.limited)
+			}
+			return limit, true
+		}
+		if p.inFlight == 0 || p.fits(asked) {
+			break
+		}
+		ended := p.ended
+		p.mu.Unlock()
+		select {
+		case <-ended:
+			p.mu.Lock()
+		case <-ctx.Done():
+			p.mu.Lock()
+			return "", false
+		}
 	}
-	p.use.Refused++
-	if p.use.Limit == "" {
-		p.use.Limit = limit
-		close(p.limited)
-	}
-	return limit
+	p.inFlight++
+	p.use.Requests += asked.answers
+	p.reserved.tokens += asked.tokens()
+	p.reserved.nanoUSD += p.Prices.NanoUSD(asked.promptTokens(), asked.completionTokens())
+	return "", true
 }
 
-// pass passes the request on, and its answer back.
-func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, path string, body []byte) {
-	a, err := p.servers.Pass(r.Context(), engine.RawRequest{Path: path, Body: body})
+// reached returns the limit that is used up. The caller holds p.mu.
+func (p *Proxy) reached(asked request) string {
+	l, u := p.Limits, p.use
+	switch {
+	case l.Requests > 0 && u.Requests+asked.answers > l.Requests:
+		return RequestLimit
+	case l.Tokens > 0 && u.PromptTokens+u.CompletionTokens >= l.Tokens:
+		return TokenLimit
+	case l.NanoUSD > 0 && u.NanoUSD >= l.NanoUSD:
+		return DollarLimit
+	}
+	return ""
+}
+
+// fits reports whether the request stays within the limits beside those in flight. The caller
+// holds p.mu.
+func (p *Proxy) fits(asked request) bool {
+	l, u := p.Limits, p.use
+	dollars := p.Prices.NanoUSD(asked.promptTokens(), asked.completionTokens())
+	return (l.Tokens == 0 || u.PromptTokens+u.CompletionTokens+p.reserved.tokens+asked.tokens() <= l.Tokens) &&
+		(l.NanoUSD == 0 || u.NanoUSD+p.reserved.nanoUSD+dollars <= l.NanoUSD)
+}
+
+// end counts what a request has taken that begin let through.
+func (p *Proxy) end(asked request, t Tokens) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight--
+	p.reserved.tokens -= asked.tokens()
+	p.reserved.nanoUSD -= p.Prices.NanoUSD(asked.promptTokens(), asked.completionTokens())
+	p.use.PromptTokens = cost.Sum(p.use.PromptTokens, t.Prompt)
+	p.use.CompletionTokens = cost.Sum(p.use.CompletionTokens, t.Completion)
+	p.use.NanoUSD = cost.Sum(p.use.NanoUSD, p.Prices.NanoUSD(t.Prompt, t.Completion))
+	if t.Estimated {
+		p.use.Estimated++
+	}
+	close(p.ended)
+	p.ended = make(chan struct{})
+}
+
+// ask passes the request on, and its answer back. It says in used what that took.
+func (p *Proxy) ask(w http.ResponseWriter, r *http.Request, path string, asked request, used *Tokens) {
+	if p.Begin != nil {
+		ended, err := p.Begin(r.Context(), len(asked.body), asked.maxTokens)
+		if err != nil {
+			p.unanswered(w, r, err)
+			return
+		}
+		defer func() { ended(*used) }()
+	}
+	a, err := p.Servers.Pass(r.Context(), engine.RawRequest{Path: path, Body: asked.body})
 	if err != nil {
-		if r.Context().Err() == nil {
-			p.failed()
-			refuse(w, err)
+		p.unanswered(w, r, err)
+		if r.Context().Err() != nil { // the agent has left, and a server may have read the prompt
+			*used = Tokens{Prompt: asked.promptTokens(), Estimated: true}
 		}
 		return
 	}
 	defer a.Body.Close()
 	if a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
 		// It is about the worker's key. The agent has none.
-		p.failed()
-		refuse(w, fault.New(fault.Unavailable, "the inference server refuses the worker's key"))
+		p.unanswered(w, r, fault.New(fault.Unavailable, "the inference server refuses the worker's key"))
 		return
 	}
 	from, err := unpacked(a)
 	if err != nil {
-		p.failed()
-		refuse(w, err)
+		p.unanswered(w, r, err)
 		return
 	}
 	onlinewire.CopyHeaders(w.Header(), a.Header)
@@ -231,11 +317,20 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, path string, body [
 	var meter meter
 	err = copyAnswer(w, from, &meter)
 	if a.Status < http.StatusBadRequest {
-		p.count(meter.tokens())
+		*used = meter.tokens(asked)
 	}
+	used.Answered = err == nil && a.Status < http.StatusBadRequest
 	if err != nil && r.Context().Err() == nil {
 		p.failed()
 		panic(http.ErrAbortHandler) // the agent must not take a part for the whole
+	}
+}
+
+// unanswered answers that no server did, which is no fault of an agent that is still there.
+func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		p.failed()
+		refuse(w, fault.WithKind(fault.Unavailable, err, "ask the model"))
 	}
 }
 
@@ -277,15 +372,6 @@ func (p *Proxy) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.use.Failed++
-}
-
-// count adds the tokens of an answer.
-func (p *Proxy) count(prompt, completion int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.use.PromptTokens = cost.Sum(p.use.PromptTokens, prompt)
-	p.use.CompletionTokens = cost.Sum(p.use.CompletionTokens, completion)
-	p.use.NanoUSD = cost.Sum(p.use.NanoUSD, p.prices.NanoUSD(prompt, completion))
 }
 
 // refuse answers that there is no answer of a server.

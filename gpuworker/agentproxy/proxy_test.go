@@ -45,7 +45,8 @@ func says(status int, text string) func(engine.RawRequest) (engine.RawAnswer, er
 const chat = `{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`
 
 func newProxy(s *servers, l agentproxy.Limits) *agentproxy.Proxy {
-	return agentproxy.New(s, "pool/model", l, cost.TokenPrices{Prompt: 1, Completion: 2}, onlinewire.NewBodies())
+	return agentproxy.New(agentproxy.Options{Servers: s, Model: "pool/model", Limits: l,
+		Prices: cost.TokenPrices{Prompt: 1, Completion: 2}, Bodies: onlinewire.NewBodies()})
 }
 
 // post posts a body to the proxy.
@@ -60,6 +61,7 @@ func post(t *testing.T, p http.Handler, path, body string) *httptest.ResponseRec
 
 func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
+	const asked = int64(len(`{"model":"pool/model"}`) / 4) // as it is estimated
 	stream := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", 2)
 	counted := func(prompt, completion int) string {
 		return fmt.Sprintf("data: {\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}", prompt, completion)
@@ -72,24 +74,28 @@ func TestAnswersAreCounted(t *testing.T) {
 		"whole": {200, "chat/completions", chat, 7, 3},
 		"whole over several lines": {200, "completions",
 			"{\"choices\":[],\n \"usage\": {\"prompt_tokens\": 7,\n\"completion_tokens\": 3}}\n", 7, 3},
-		"embedding": {200, "embeddings", `{"data":[],"usage":{"prompt_tokens":5,"total_tokens":5}}`, 5, 0},
+		"embedding": {200, "embeddings", `{"data":[],"usage":{"prompt_tokens":6,"total_tokens":6}}`, 6, 0},
 		"response":  {200, "responses", `{"output":[],"usage":{"input_tokens":4,"output_tokens":2}}`, 4, 2},
 		"stream": {200, "chat/completions",
 			stream + counted(7, 2) + "\n\ndata: [DONE]\n\n", 7, 2},
 		"stream that counts up": {200, "chat/completions",
 			counted(7, 1) + "\r\n\r\n" + counted(7, 4) + "\r\n\r\n", 7, 4},
-		"stream without counts": {200, "chat/completions", stream, 0, 2},
+		"stream without counts": {200, "chat/completions", stream, asked, 2},
 		"events of a response": {200, "responses",
 			"event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":4,\"output_tokens\":2}}}\n\n", 4, 2},
-		"no counts":       {200, "chat/completions", `{"choices":[]}`, 0, 0},
+		"no counts":       {200, "chat/completions", `{"choices":[]}`, asked, 3},
 		"negative counts": {200, "chat/completions", `{"usage":{"prompt_tokens":-7,"completion_tokens":-3}}`, 0, 0},
-		"no JSON":         {200, "chat/completions", `"usage"`, 0, 0},
+		"no JSON":         {200, "chat/completions", `"usage"`, asked, 1},
 		"refused":         {400, "chat/completions", `{"error":{},"usage":{"prompt_tokens":7}}`, 0, 0},
 	} {
 		s := &servers{answer: says(test.status, test.answer)}
 		p := newProxy(s, agentproxy.Limits{})
 		w := post(t, p, "/v1/"+test.path, `{}`)
-		want := agentproxy.Use{Requests: 1, PromptTokens: test.prompt, CompletionTokens: test.completion,
+		estimated := int64(0)
+		if test.prompt == asked {
+			estimated = 1
+		}
+		want := agentproxy.Use{Requests: 1, Estimated: estimated, PromptTokens: test.prompt, CompletionTokens: test.completion,
 			NanoUSD: 1000*test.prompt + 2000*test.completion}
 		if got := p.Use(); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
@@ -132,6 +138,85 @@ func TestLimitsRefuseFurtherRequests(t *testing.T) {
 	}
 }
 
+func TestAnswersOfARequestCountAsRequests(t *testing.T) {
+	t.Parallel()
+	p := newProxy(&servers{answer: says(200, chat)}, agentproxy.Limits{Requests: 5})
+	for i, n := range []int{4, 2} {
+		if w := post(t, p, "/v1/chat/completions", fmt.Sprintf(`{"n":%d}`, n)); (w.Code == 200) != (i == 0) {
+			t.Errorf("%d answers: %d %s", n, w.Code, w.Body)
+		}
+	}
+	if use := p.Use(); use.Requests != 4 || use.Limit != agentproxy.RequestLimit {
+		t.Errorf("%+v", use)
+	}
+}
+
+// An agent that asks for much at once passes its limit by one request at most.
+func TestRequestsAtOnceKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]agentproxy.Limits{
+		agentproxy.TokenLimit:  {Tokens: 100},
+		agentproxy.DollarLimit: {NanoUSD: 100_000},
+	} {
+		running, release := make(chan struct{}, 8), make(chan struct{})
+		p := newProxy(&servers{answer: func(r engine.RawRequest) (engine.RawAnswer, error) {
+			running <- struct{}{}
+			<-release
+			return says(200, `{"usage":{"prompt_tokens":40,"completion_tokens":100}}`)(r)
+		}}, limits)
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { post(t, p, "/v1/chat/completions", `{"max_tokens":60}`) })
+		}
+		<-running
+		close(release)
+		all.Wait()
+		if use := p.Use(); use.Requests != 1 || use.Refused != 4 || use.Limit != name {
+			t.Errorf("%s: %+v", name, use)
+		}
+	}
+}
+
+// An agent that leaves before the count of its tokens comes does not get them for nothing.
+func TestTokensOfAnAgentThatLeavesAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answered bool // a part of the answer has come
+		want     int64
+	}{"before the answer": {false, 0}, "in the middle of it": {true, 1}} {
+		ctx, leave := context.WithCancel(t.Context())
+		p := newProxy(&servers{answer: func(engine.RawRequest) (engine.RawAnswer, error) {
+			if !test.answered {
+				leave()
+				return engine.RawAnswer{}, ctx.Err()
+			}
+			pieces, w := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(w, "data: {\"choices\":[{}]}\n\n")
+				leave()
+				_ = w.CloseWithError(context.Canceled)
+			}()
+			return engine.RawAnswer{Status: 200, Header: http.Header{}, Body: pieces}, nil
+		}}, agentproxy.Limits{})
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions",
+			strings.NewReader(`{"stream":true,"messages":"`+strings.Repeat("x", 400)+`"}`))
+		p.ServeHTTP(httptest.NewRecorder(), r)
+		if use := p.Use(); use.PromptTokens < 100 || use.CompletionTokens != test.want || use.Estimated != 1 || use.Failed > 0 {
+			t.Errorf("%s: %+v", name, use)
+		}
+	}
+}
+
+func TestAgentNeedsItsKey(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]int{"of-the-agent": 200, "of-another": 401} {
+		p := agentproxy.New(agentproxy.Options{Servers: &servers{answer: says(200, chat)}, Bodies: onlinewire.NewBodies(), Key: key})
+		if w := post(t, p, "/v1/chat/completions", `{}`); w.Code != want {
+			t.Errorf("with the key %s: %d", key, w.Code)
+		}
+	}
+}
+
 func TestModelAndCountsAreRolloutsChoice(t *testing.T) {
 	t.Parallel()
 	const withUsage = `{"model":"pool/model","stream":true,"stream_options":{"include_usage":true}}`
@@ -143,6 +228,7 @@ func TestModelAndCountsAreRolloutsChoice(t *testing.T) {
 		`{"stream":true,"stream_options":{"include_usage":false,"x":1}}`: `{"model":"pool/model","stream":true,` +
 			`"stream_options":{"include_usage":true,"x":1}}`,
 		`{"stream":false}`: `{"model":"pool/model","stream":false}`,
+		`{"models":["dear"],"background":true,"store":true,"service_tier":"priority","n":2}`: `{"model":"pool/model","n":2}`,
 	} {
 		s := &servers{answer: says(200, chat)}
 		if w := post(t, newProxy(s, agentproxy.Limits{}), "/v1/chat/completions", body); w.Code != 200 {
@@ -165,6 +251,10 @@ func TestBadRequestsAreNotPassedOn(t *testing.T) {
 	}{
 		{"/v1/chat/completions", `[]`, 400}, {"/v1/chat/completions", `null`, 400}, {"/v1/chat/completions", `{`, 400},
 		{"/v1/chat/completions", `{"stream":true,"stream_options":1}`, 400}, {"/v1/files", `{}`, 404},
+		{"/v1/chat/completions", `{"stream":1}`, 400}, {"/v1/chat/completions", `{"stream":"true"}`, 400},
+		{"/v1/chat/completions", `{"n":1000000}`, 400}, {"/v1/chat/completions", `{"n":-1}`, 400},
+		{"/v1/chat/completions", `{"max_tokens":-1}`, 400},
+		{"/v1/chat/completions", `{"x":"` + strings.Repeat("x", 5<<20) + `"}`, 413},
 		{"/v1/../admin", `{}`, 404}, {"/metrics", `{}`, 404},
 	} {
 		if w := post(t, p, test.path, test.body); w.Code != test.want {
