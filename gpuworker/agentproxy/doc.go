@@ -1,9 +1,9 @@
 // Package agentproxy answers the model calls of one agent: a program that a worker runs in a
 // sandbox, and that has no other way out.
 //
-//	agent ─HTTP─▶ forward of its sandbox ─▶ Unix socket ─▶ Proxy ─▶ the pool's servers
-//	                                                         │
-//	                                    requests, tokens, dollars against the agent's limits
+//	agent ─HTTP─▶ forward of its sandbox ─▶ Proxy ─▶ the pool's servers
+//	                                            │
+//	                       requests, tokens, dollars against the agent's limits
 //
 // The agent's headers are dropped: the engine adds its own key, which the agent never gets. The
 // model is the pool's, whatever the agent names. A limit that is reached answers 429, without

@@ -61,6 +61,7 @@ func (d Deployment) check(c *checker) {
 	}
 	checkGraders(c, d.Graders, allowed)
 	d.Notify.check(c, "notify", d.Cloud.Configured(), allowed)
+	d.Trials.check(c, "trials")
 	d.Defaults.check(c, "defaults")
 	c.services("defaults.grade", d.Defaults.Grades, d.Graders)
 }

@@ -94,6 +94,12 @@ func (r Run) checkVariants(c *checker, at string) {
 		names = append(names, v.Name)
 		v.check(c, field)
 		r.checkHidden(c, field, v)
+		if v.IsAgent() {
+			v.checkAgent(c, field)
+			r.checkShows(c, field, v)
+		} else {
+			v.checkNoAgent(c, field)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ type Deployment struct {
 	Graders  map[string]GraderService `toml:"graders"`
 	Notify   Notify                   `toml:"notify"`
 	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
+	Trials   Trials                   `toml:"trials"`
 	Defaults Run                      `toml:"defaults"`
 }
 

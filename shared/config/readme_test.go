@@ -105,6 +105,11 @@ func settings(v reflect.Value, at string) (out []setting) {
 	for _, field := range fieldsOf(v.Type()) {
 		key, f := join(at, field.key), v.FieldByIndex(field.index)
 		if f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct {
+			e := reflect.New(f.Type().Elem())
+			if d, ok := e.Interface().(interface{ setDefaults() }); ok && f.IsNil() {
+				d.setDefaults()
+				f = e
+			}
 			f = f.Elem()
 		}
 		switch {

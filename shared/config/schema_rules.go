@@ -221,6 +221,16 @@ func schemaRules() map[string]schemaRule {
 		"Variant.name": named(maxGraderName, "_"), "Variant.system": texts(maxPromptText),
 		"Variant.prompt": texts(maxPromptText), "Variant.max_parallel_trials": between(0, MaxTrials),
 
+		"Variant.command": {maxItems: maxCommand, maxLength: maxText}, "Variant.artifact": {maxLength: maxText},
+		"Variant.env": {maxLength: maxText}, "Variant.shows": {maxItems: maxShows, minLength: 1, maxLength: maxMemberPath},
+		"AgentLimits.seconds":   between(1, maxAgentSeconds),
+		"AgentLimits.memory_mb": between(minAgentMemory, maxAgentMB), "AgentLimits.disk_mb": between(1, maxAgentMB),
+		"AgentLimits.output_mb": between(1, maxAgentMB), "AgentLimits.files": between(1, maxAgentFiles),
+		"AgentLimits.processes":           between(1, maxAgentCount),
+		"AgentLimits.concurrent_requests": between(1, maxAgentCount),
+		"AgentLimits.requests":            between(0, maxTokens), "AgentLimits.tokens": between(0, maxTokens),
+		"AgentLimits.dollars": between(0, maxDollars), "Trials.at_once": between(0, maxAtOnce),
+
 		"Algorithm.kind": choice(AlgorithmSFT, AlgorithmRM),
 		"SFT.base_model": tableOrText, "RM.base_model": tableOrText, "RM.head": tableOr(HeadBradleyTerry),
 		"SFT.loss_on": tableOr(LossAssistantOnly, LossFull), "SFT.packing": tableOr(PackingOff, PackingOn),

@@ -38,6 +38,62 @@ type Variant struct {
 	MaxParallelTrials int `toml:"max_parallel_trials" json:"max_parallel_trials,omitempty"`
 	// Sampling has the params that differ from those of the run; nil has none.
 	Sampling *Sampling `toml:"sampling" json:"sampling,omitempty"`
+
+	// Command makes the variant an agent: a program and its arguments, which workers run for
+	// each trial in a sandbox; no shell sees them. All that follows belongs to an agent.
+	Command []string `toml:"command" json:"command,omitempty"`
+	// Artifact is what the agent's folder starts with: a folder of the bucket, which ends in
+	// "/", or a .tar in it. Submit pins its content. "" is nothing.
+	Artifact string `toml:"artifact" json:"artifact,omitempty"`
+	// Env are variables of the agent's environment, beside those of the sandbox.
+	Env map[string]string `toml:"env" json:"env,omitempty"`
+	// Shows are the members of a task that the agent sees, beside its id, prompt and messages.
+	Shows []string `toml:"shows" json:"shows,omitempty"`
+	// Trusted lets the agent run on machines that isolate trusted programs alone.
+	Trusted bool `toml:"trusted" json:"trusted,omitempty"`
+	// Limits bound each of its trials; nil means DefaultAgentLimits.
+	Limits *AgentLimits `toml:"limits" json:"limits,omitempty"`
+}
+
+// IsAgent reports whether the variant is an agent, and not a prompt.
+func (v Variant) IsAgent() bool { return len(v.Command) > 0 }
+
+// AgentLimits are the table [variant.limits]: what one trial of an agent may use. Reaching one
+// of them ends the trial, and is no fault.
+type AgentLimits struct {
+	Seconds   int `toml:"seconds" json:"seconds"`     // from the start of the program
+	MemoryMB  int `toml:"memory_mb" json:"memory_mb"` // MiB of all its processes, and of its files where they are in memory
+	DiskMB    int `toml:"disk_mb" json:"disk_mb"`     // MiB of its files
+	OutputMB  int `toml:"output_mb" json:"output_mb"` // MiB that it writes to its standard output and error
+	Files     int `toml:"files" json:"files"`         // files and folders
+	Processes int `toml:"processes" json:"processes"` // processes and threads at once
+	// Requests are those to the model, Concurrent how many of them at once, and Tokens those of
+	// prompts and answers. Dollars count at the prices of the engine. 0 sets no limit.
+	Requests   int     `toml:"requests" json:"requests,omitempty"`
+	Concurrent int     `toml:"concurrent_requests" json:"concurrent_requests"`
+	Tokens     int     `toml:"tokens" json:"tokens,omitempty"`
+	Dollars    float64 `toml:"dollars" json:"dollars,omitempty"`
+}
+
+// DefaultAgentLimits returns what a small agent needs.
+func DefaultAgentLimits() AgentLimits {
+	return AgentLimits{Seconds: 600, MemoryMB: 1024, DiskMB: 256, OutputMB: 16, Files: 10_000, Processes: 64,
+		Requests: 200, Concurrent: 4, Tokens: 1_000_000}
+}
+
+func (l *AgentLimits) setDefaults() { *l = DefaultAgentLimits() }
+
+// LimitsOf returns the limits of the agent's trials, with their defaults.
+func (v Variant) LimitsOf() AgentLimits { return valueOr(v.Limits, DefaultAgentLimits) }
+
+// Trials are the settings of a deployment for runs of trials.
+type Trials struct {
+	// Processes permits variants with a command. Whoever may submit a run may then have
+	// workers execute programs.
+	Processes bool `toml:"processes"`
+	// AtOnce is how many of these a worker runs at once; 0 is as many as its machine has
+	// processors and memory for.
+	AtOnce int `toml:"at_once"`
 }
 
 // DefaultPrompt is what a variant without a prompt asks about a task without messages.
@@ -48,6 +104,16 @@ const (
 	MaxTrials       = 1_000_000
 	maxVariants     = 64
 	maxReplications = 1000
+
+	maxCommand      = 64
+	maxEnv          = 64
+	maxShows        = 64
+	maxAgentSeconds = 24 * 60 * 60
+	maxAgentMB      = 1 << 20
+	minAgentMemory  = 64 // what a sandbox itself needs
+	maxAgentFiles   = 1_000_000
+	maxAgentCount   = 10_000 // of processes, and of requests at once
+	maxAtOnce       = 1024
 )
 
 // DefaultDesign returns one replication in interleaved order.
