@@ -89,6 +89,7 @@ func Run(ctx context.Context, o Options) (ExitReason, error) {
 	if err != nil {
 		return "", err
 	}
+	machine.Isolation = load.isolation()
 	at, endOnline := o.serveOnline(ctx, load)
 	defer endOnline()
 	shutdown := awaitShutdown(ctx, o.Shutdown)

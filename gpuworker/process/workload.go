@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,6 +34,8 @@ type workload interface {
 	sharedEngine(machine string) string
 	// servers returns the inference servers' status for heartbeats.
 	servers() []health.Server
+	// isolation returns how strictly the machine isolates programs of trials; "" if it runs none.
+	isolation() string
 	// online returns what answers online requests; nil if the workload answers none.
 	online() online.Target
 	// adjust adjusts the worker's number of requests in flight until ctx ends.
@@ -70,7 +73,8 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil
 	}}
 	meterServers(limited, o.Ports)
-	return inference{limited, services, o, x, e}, func() { _ = e.Close() }, nil
+	a := inference{limited, services, o, x, e, o.newAgents(ctx)}
+	return a, func() { _ = errors.Join(a.agents.close(), e.Close()) }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for
@@ -84,6 +88,7 @@ type inference struct {
 	o       Options
 	current *atomic.Pointer[infer.Executor] // of the worker that runs now
 	engine  engine.Engine                   // without what observes it
+	agents  agents
 }
 
 func (a inference) executor(ctx context.Context) worker.Executor {
@@ -94,7 +99,7 @@ func (a inference) executor(ctx context.Context) worker.Executor {
 		Log:     p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
 	a.current.Store(x)
-	return x
+	return a.withAgents(x)
 }
 
 // serverNames returns the names of an engine's servers; nil for one in this process.
@@ -106,6 +111,8 @@ func serverNames(e config.Engine) []string {
 }
 
 func (a inference) inFlight() int { return a.limitedEngine.inFlight(a.o.Deployment.Worker) }
+
+func (a inference) isolation() string { return a.agents.level }
 
 func (a inference) sharedEngine(machine string) string {
 	return sharedEngineName(a.o.Deployment.Engine, machine)
@@ -143,6 +150,8 @@ func (t trainings) executor(context.Context) worker.Executor {
 }
 
 func (t trainings) inFlight() int { return 1 }
+
+func (t trainings) isolation() string { return "" }
 
 func (t trainings) online() online.Target { return nil }
 

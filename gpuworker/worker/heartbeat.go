@@ -154,7 +154,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 	b := health.Heartbeat{
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), MaxInFlight: w.slots.size(),
-		Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
+		Isolation: m.Isolation, Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
 		ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
 	b.Load = w.stats.load(now, w.slots.busy(), w.limiter.report(), w.requestsOfRuns())

@@ -115,6 +115,8 @@ type Result struct {
 	// Scores are the row's members with the scores of its answers, as
 	// grade.AppendMembers writes them; empty in a run without graders.
 	Scores []byte
+	// Agent is the JSON of what is known of the agent that answered; empty of a model.
+	Agent []byte
 }
 
 // Failure is a failed item. Use Item.Failure to create one.

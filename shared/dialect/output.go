@@ -30,6 +30,9 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	if w.graded {
 		w.b = append(append(w.b, r.Scores...), ',')
 	}
+	if len(r.Agent) > 0 {
+		w.raw("agent", r.Agent)
+	}
 	own := it.dialect == Plain && !r.first().Rest.empty()
 	w.extra(it, own)
 	return w.close()

@@ -124,7 +124,7 @@ func TestNames(t *testing.T) {
 		seen[k.String()] = true
 	}
 	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage " +
-		"worker_lost input_changed diverged pruned]"
+		"worker_lost input_changed diverged pruned result_error grade_error sandbox]"
 	if got := fmt.Sprint(Classes); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -23,11 +23,15 @@ const (
 	InputChanged Class = "input_changed" // the input no longer has the planned bytes
 	Diverged     Class = "diverged"      // the loss or a gradient of a training is not finite
 	Pruned       Class = "pruned"        // the run decided that the item's variant is not worth more
+	ResultError  Class = "result_error"  // the agent left no result that can be read
+	GradeError   Class = "grade_error"   // the agent left a malformed grade
+	Sandbox      Class = "sandbox"       // the agent's sandbox failed
 )
 
 // Classes lists every class, in the order in which summaries show them.
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
-	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged, Pruned}
+	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged, Pruned,
+	ResultError, GradeError, Sandbox}
 
 // Unanswered reports whether a run gives this class to items that it leaves without an
 // answer, because it ended or pruned them: such items are not at fault.
@@ -39,12 +43,12 @@ func (c Class) Unanswered() bool {
 	return false
 }
 
-// OfItem reports whether an item of this class failed by itself: its line is wrong, or the model
-// refused it. Asked again, it would end so again. The other classes say what became of a server, a
+// OfItem reports whether an item of this class failed by itself: its line is wrong, the model
+// refused it, or its agent left nothing that can be read. Asked again, it would end so again. The other classes say what became of a server, a
 // worker or the run.
 func (c Class) OfItem() bool {
 	switch c {
-	case InvalidLine, DuplicateID, TooLong, Refused:
+	case InvalidLine, DuplicateID, TooLong, Refused, ResultError, GradeError:
 		return true
 	}
 	return false

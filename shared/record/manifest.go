@@ -41,6 +41,8 @@ type Manifest struct {
 	// PromptMaxTokens is the max_tokens of raw prompts for which neither the row nor
 	// the config has one; 0 leaves it to the server.
 	PromptMaxTokens int `json:"prompt_max_tokens,omitempty"`
+	// Artifacts are what the agents of trials start with, frozen at submit.
+	Artifacts []Artifact `json:"agent_artifact_v1,omitempty"`
 	// Parent makes the run a child; nil for a run of its own.
 	Parent *Parent `json:"parent,omitempty"`
 	// Original has the settings from which item ids and seeds are computed; nil means
@@ -48,6 +50,15 @@ type Manifest struct {
 	Original *Original `json:"original,omitempty"`
 	// Refused says why the run cannot start; it is then Failed from the beginning.
 	Refused string `json:"refused,omitempty"`
+}
+
+// Artifact is what the agent of a variant starts with: package artifact has its form.
+type Artifact struct {
+	Variant string `json:"variant"`
+	Key     string `json:"key"`        // the folder or the .tar that it was made from
+	Content string `json:"content_id"` // hex; identity.ContentKey is its object
+	Bytes   int64  `json:"bytes"`      // of its files
+	Files   int    `json:"files"`
 }
 
 // Original is the part of a run's config on which item ids depend.

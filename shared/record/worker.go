@@ -40,4 +40,6 @@ type Machine struct {
 	Kind     cost.Kind `json:"kind,omitzero"`
 	Launched time.Time `json:"launched,omitzero"`
 	Workers  int       `json:"workers,omitempty"`
+	// Isolation is health.Heartbeat.Isolation.
+	Isolation string `json:"isolation,omitempty"`
 }

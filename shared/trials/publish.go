@@ -33,6 +33,8 @@ type Fact struct {
 	Finish           string   `json:"finish_reason,omitempty"`
 	PromptTokens     *int64   `json:"prompt_tokens,omitempty"`
 	CompletionTokens *int64   `json:"completion_tokens,omitempty"`
+	// Agent is what its row says of the agent that answered: an AgentRecord.
+	Agent json.RawMessage `json:"agent,omitempty"`
 }
 
 // Verdict says what a trial counts as. Example: "answered".
@@ -41,8 +43,8 @@ type Verdict string
 // The verdicts.
 const (
 	Answered Verdict = "answered" // it has an answer
-	// Failed is a trial that its variant lost: the model refused it, or its prompt is too long.
-	// It scores 0.
+	// Failed is a trial that its variant lost: the model refused it, its prompt is too long, or
+	// its agent left nothing that can be read. It scores 0.
 	Failed Verdict = "failed"
 	// Infrastructure is a trial that nothing can be said about: a server, a worker or the run
 	// ended first. It is in no mean.
@@ -126,6 +128,7 @@ func (p *publisher) add(m record.Manifest, o outcome) error {
 		if u := out.Usage; !u.Unknown {
 			f.PromptTokens, f.CompletionTokens = &u.PromptTokens, &u.CompletionTokens
 		}
+		f.Agent = agentOf(o.row)
 		if !p.graded {
 			break
 		}

@@ -9,39 +9,54 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"rollout/gpuworker/agentproxy"
 	"rollout/gpuworker/isolation"
+	"rollout/shared/fault"
 )
 
 // maxResult bounds the bytes of result.json and grade.json.
-const maxResult = 16 << 20
+const maxResult = 1 << 20
 
-// judge reads what a program has left, and says whose end it had.
+// judge reads what a program has left, and says whose end it had. A result that it had left
+// before it reached a limit is kept.
 func judge(o isolation.Outcome, use agentproxy.Use, out string) Result {
-	switch {
-	case o.Verdict == isolation.SetupFailed:
-		return Result{End: Infrastructure, Reason: o.Reason}
-	case use.Limit != "":
-		return Result{End: Limited, Limit: use.Limit}
-	case o.Verdict != isolation.Exited && o.Verdict != isolation.Signaled:
-		return Result{End: Limited, Limit: string(o.Verdict)}
+	if o.Verdict == isolation.SetupFailed {
+		return Result{End: NotStarted, Reason: o.Reason}
 	}
 	r := readResult(filepath.Join(out, "result.json"))
+	if r.End == Answered {
+		r.Found = true
+		r = readGrade(r, filepath.Join(out, "grade.json"))
+	}
+	limit := use.Limit
+	if limit == "" && o.Verdict != isolation.Exited && o.Verdict != isolation.Signaled {
+		limit = string(o.Verdict)
+	}
 	switch {
-	case r.End == Answered:
-		return readGrade(r, filepath.Join(out, "grade.json"))
+	case limit != "":
+		r.End, r.Limit, r.Reason = Limited, limit, ""
+		return r
+	case r.Found:
+		return r
 	case use.Failed > 0:
 		// Without a model, no agent can do better.
-		return Result{End: Infrastructure, Reason: fmt.Sprintf("the model did not answer %d requests, and %s", use.Failed,
-			r.Reason)}
+		return Result{End: Infrastructure, Class: fault.Engine,
+			Reason: fmt.Sprintf("the model did not answer %d requests, and %s", use.Failed, r.Reason)}
 	case o.Verdict == isolation.Signaled:
 		r.Reason += ", and the program ended by " + o.Signal
 	case o.ExitCode != 0:
 		r.Reason += fmt.Sprintf(", and the program ended with %d", o.ExitCode)
 	}
+	if said := o.Stderr.Kept; len(said) > 0 {
+		r.Reason += fmt.Sprintf("; it wrote to its standard error: %q", said[max(0, len(said)-maxSaid):])
+	}
 	return r
 }
+
+// maxSaid bounds what a reason repeats of an agent's standard error.
+const maxSaid = 300
 
 // readResult reads a JSON object whose member answer, if it has one, is a text.
 func readResult(path string) Result {
@@ -69,7 +84,8 @@ func readGrade(r Result, path string) Result {
 		return r
 	}
 	failed := func(format string, args ...any) Result {
-		return Result{End: GradeError, Reason: "grade.json " + fmt.Sprintf(format, args...), Answer: r.Answer, JSON: r.JSON}
+		r.End, r.Reason, r.Scores = GradeError, "grade.json "+fmt.Sprintf(format, args...), nil
+		return r
 	}
 	text, err := readObject(path)
 	if err != nil {
@@ -114,6 +130,9 @@ func readObject(path string) ([]byte, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
 		return nil, errors.New("is not valid JSON")
+	}
+	if !utf8.Valid(text) {
+		return nil, errors.New("is not UTF-8")
 	}
 	if !bytes.HasPrefix(compact.Bytes(), []byte("{")) {
 		return nil, errors.New("is not a JSON object")

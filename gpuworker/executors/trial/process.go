@@ -2,11 +2,14 @@ package trial
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 
 	"rollout/gpuworker/agentproxy"
 	"rollout/gpuworker/engine"
@@ -20,7 +23,6 @@ import (
 type Runner struct {
 	Sandbox *isolation.Sandbox
 	Servers engine.Passer // of the model
-	Model   string
 	Prices  cost.TokenPrices
 	Bodies  *onlinewire.Bodies // shared by all trials of the process
 }
@@ -38,8 +40,11 @@ type Agent struct {
 // Task is what an agent gets to solve.
 type Task struct {
 	Trial string // the trial's id, in ROLLOUT_TRIAL_ID
+	Model string // the model's name, in ROLLOUT_MODEL
+	Seed  int64  // in ROLLOUT_SEED
 	JSON  []byte // task.json: the task without what it expects
-	Files string // a folder with further files; "" is none
+	// Begin is agentproxy.Options.Begin.
+	Begin func(ctx context.Context, promptBytes int, maxTokens int64) (ended func(agentproxy.Tokens), err error)
 }
 
 // End says whose end a trial had.
@@ -51,7 +56,10 @@ const (
 	Limited        End = "limited"        // Result.Limit
 	ResultError    End = "result_error"   // Result.Reason
 	GradeError     End = "grade_error"    // Result.Reason
-	Infrastructure End = "infrastructure" // Result.Reason
+	Infrastructure End = "infrastructure" // Result.Reason and Class
+	// NotStarted is a program that cannot start, whatever the task: it is missing, or its files
+	// are over its limits. Result.Reason says why.
+	NotStarted End = "not_started"
 )
 
 // Result is what became of a trial.
@@ -59,7 +67,9 @@ type Result struct {
 	End    End
 	Limit  string // which limit. Examples: "time_limit", "tokens"
 	Reason string
+	Class  fault.Class // of Infrastructure: Engine, Sandbox or Storage
 
+	Found  bool               // a result was left, also of a Limited trial
 	Answer string             // the member answer of the result; what graders read
 	JSON   []byte             // the result, compact
 	Scores map[string]float64 // of grade.json: by grader; "" is the only one of {"score": …}
@@ -70,27 +80,30 @@ type Result struct {
 }
 
 // Run runs the agent on the task. It returns an error only if ctx ends, which is Canceled: the
-// trial is to be run again. A level that this machine does not permit is Denied: no trial of
-// the agent can run here.
+// trial is to be run again; the Result has what its model was used for. A level that this machine
+// does not permit is Denied: no trial of the agent can run here.
 func (r Runner) Run(ctx context.Context, a Agent, t Task) (Result, error) {
-	dir, err := os.MkdirTemp("", "rollout-trial-")
+	dir, release, err := r.Sandbox.Scratch()
 	if err != nil {
 		return infrastructure(err), nil
 	}
-	defer os.RemoveAll(dir)
-	command, err := r.command(dir, a, t)
-	if err != nil {
-		return infrastructure(err), nil
+	result, err := r.run(ctx, dir, a, t)
+	if releaseErr := release(); err == nil && releaseErr != nil && result.End == "" {
+		return infrastructure(releaseErr), nil
 	}
-	proxy := agentproxy.New(r.Servers, r.Model, a.Model, r.Prices, r.Bodies)
-	l, err := net.Listen("unix", command.Forwards[0].Socket)
+	return result, err
+}
+
+func (r Runner) run(ctx context.Context, dir string, a Agent, t Task) (Result, error) {
+	key := rand.Text()
+	proxy := agentproxy.New(agentproxy.Options{Servers: r.Servers, Model: t.Model, Limits: a.Model, Prices: r.Prices,
+		Bodies: r.Bodies, Key: key, Begin: t.Begin})
+	command, err := command(dir, a, t, proxy, key)
 	if err != nil {
 		return infrastructure(err), nil
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	served := make(chan error, 1)
-	go func() { served <- proxy.Serve(running, l) }()
 	go func() { // an agent without a model is at its end
 		select {
 		case <-proxy.Limited():
@@ -100,15 +113,15 @@ func (r Runner) Run(ctx context.Context, a Agent, t Task) (Result, error) {
 	}()
 	o, err := r.Sandbox.Run(running, command)
 	limited := errors.Is(context.Cause(running), errLimited)
-	stop(nil)
-	<-served
 	switch {
 	case ctx.Err() != nil:
-		return Result{}, fault.Wrap(ctx.Err(), "run a trial")
+		return Result{Model: proxy.Use()}, fault.Wrap(ctx.Err(), "run a trial")
 	case fault.Is(err, fault.Denied):
 		return Result{}, err
 	case err != nil && !limited:
-		return infrastructure(err), nil
+		result := infrastructure(err)
+		result.Process, result.Model = o, proxy.Use()
+		return result, nil
 	}
 	result := judge(o, proxy.Use(), command.Out)
 	result.Process, result.Model = o, proxy.Use()
@@ -119,23 +132,32 @@ func (r Runner) Run(ctx context.Context, a Agent, t Task) (Result, error) {
 var errLimited = errors.New("the agent has used up its model")
 
 // command returns the command of the agent, with its folders below dir.
-func (r Runner) command(dir string, a Agent, t Task) (isolation.Command, error) {
+func command(dir string, a Agent, t Task, proxy *agentproxy.Proxy, key string) (isolation.Command, error) {
 	task, out := filepath.Join(dir, "task"), filepath.Join(dir, "out")
 	err := errors.Join(os.Mkdir(task, 0o700), os.Mkdir(out, 0o700),
 		os.WriteFile(filepath.Join(task, "task.json"), t.JSON, 0o600))
 	c := isolation.Command{Args: a.Args, Out: out, Limits: a.Limits, Trusted: a.Trusted, Staged: []string{task},
-		Env: map[string]string{"OPENAI_API_KEY": "none", "ROLLOUT_TRIAL_ID": t.Trial, "ROLLOUT_MODEL": r.Model}}
+		Env: map[string]string{"OPENAI_API_KEY": key, "ROLLOUT_TRIAL_ID": t.Trial, "ROLLOUT_MODEL": t.Model,
+			"ROLLOUT_SEED": strconv.FormatInt(t.Seed, 10)}}
 	maps.Copy(c.Env, a.Env)
-	for _, folder := range []string{a.Artifact, t.Files} {
-		if folder != "" {
-			c.Staged = append(c.Staged, folder)
-		}
+	if a.Artifact != "" {
+		c.Staged = append(c.Staged, a.Artifact)
 	}
-	c.Forwards = []isolation.Forward{{Socket: filepath.Join(dir, "model"), Env: func(address string) map[string]string {
-		return map[string]string{"OPENAI_BASE_URL": "http://" + address + "/v1"}
-	}}}
+	c.Forwards = []isolation.Forward{{
+		Serve: func(ctx context.Context, l net.Listener) error { return proxy.Serve(ctx, l) },
+		Env: func(address string) map[string]string {
+			return map[string]string{"OPENAI_BASE_URL": "http://" + address + "/v1"}
+		},
+	}}
 	return c, err
 }
 
-// infrastructure is the result of a trial that could not run.
-func infrastructure(err error) Result { return Result{End: Infrastructure, Reason: err.Error()} }
+// infrastructure is the result of a trial that could not run. A disk that is full has a class of
+// its own.
+func infrastructure(err error) Result {
+	class := fault.Sandbox
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		class = fault.Storage
+	}
+	return Result{End: Infrastructure, Reason: err.Error(), Class: class}
+}

@@ -94,7 +94,10 @@ type Heartbeat struct {
 	PID         int       `json:"pid,omitempty"`
 	CPUs        int       `json:"cpus,omitempty"`
 	GPUs        int       `json:"gpus,omitempty"`
-	Instance    string    `json:"instance,omitempty"` // the cloud's name of the machine
+	// Isolation is how strictly the machine isolates the programs of trials: "full", "trusted" or
+	// "refused"; "" if the worker runs none.
+	Isolation string `json:"isolation,omitempty"`
+	Instance  string `json:"instance,omitempty"` // the cloud's name of the machine
 	// Kind is the machine's kind, as a key of cost.Uses; "" if it has no price. Price is what
 	// it costs in an hour, in dollars. Unclaimed is the time of it that no shard has taken.
 	Kind      string      `json:"kind,omitempty"`

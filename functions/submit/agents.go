@@ -1,0 +1,53 @@
+package submit
+
+import (
+	"context"
+
+	"rollout/shared/artifact"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// CheckAgents refuses variants that are agents where the deployment does not permit them: whoever
+// may submit a run would choose programs that workers execute. remote says that the installation
+// is in a cloud.
+func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) error {
+	for _, v := range variants {
+		refuse := func(remedy, format string, args ...any) error {
+			return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, format, args...), Remedy: remedy}
+		}
+		switch {
+		case !v.IsAgent():
+		case remote:
+			return refuse("run it on a machine of your own, with rollout up",
+				"the variant %s has a command, and workers in a cloud run no programs of runs", v.Name)
+		case !d.Trials.Processes:
+			return refuse("set processes = true in [trials] of rollout.toml if all who may submit runs may run programs here",
+				"the variant %s has a command, and this installation does not permit programs of runs", v.Name)
+		case v.LimitsOf().Dollars > 0 && !d.Engine.HasPrices():
+			return refuse("set prompt_price and completion_price of the engine, or limit tokens",
+				"the variant %s limits dollars, and the engine's tokens have no price", v.Name)
+		}
+	}
+	return nil
+}
+
+// pinAgents freezes the artifacts of the agents among the variants.
+func (s *Submitter) pinAgents(ctx context.Context, variants []config.Variant) (out []record.Artifact, err error) {
+	for _, v := range variants {
+		if v.Artifact == "" {
+			continue
+		}
+		p, err := artifact.Pin(ctx, s.Blobs, v.Artifact)
+		if fault.Is(err, fault.NotFound) { // which is not the input's
+			err = fault.WithKind(fault.Invalid, err, "artifact of the variant %s", v.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, record.Artifact{Variant: v.Name, Key: v.Artifact, Content: p.Content.String(), Bytes: p.Bytes,
+			Files: p.Files})
+	}
+	return out, nil
+}
