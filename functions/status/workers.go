@@ -34,6 +34,9 @@ type WorkerStatus struct {
 	CPUs     int                       `json:"cpus"`
 	GPUs     int                       `json:"gpus"`
 	Instance string                    `json:"instance,omitempty"` // the machine's name in its cloud
+	// Isolation is how strictly it isolates the agents of trials: "full", "trusted" or "refused"; ""
+	// if it runs none.
+	Isolation string `json:"isolation,omitempty"`
 	// Kind is the machine's type and class, PricePerHour what it costs in an hour, in dollars,
 	// and Unclaimed its time that no run has; zero where machines have no price.
 	Kind         string    `json:"machine_kind,omitempty"`
@@ -118,7 +121,7 @@ func (r *Reader) workerStatus(b health.Heartbeat, mark record.WorkerMark, now ti
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !r.timings.Dead(b, now),
 		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
 		Control: b.Control, Online: b.Online,
-		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
+		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance, Isolation: b.Isolation,
 		Kind: b.Kind, PricePerHour: b.Price, Unclaimed: b.Unclaimed,
 		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}

@@ -33,6 +33,9 @@ const (
 var binaries string
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(agentVariable); name != "" {
+		os.Exit(runAgent(name))
+	}
 	subprocess.EndWithGoTest()
 	// nohup ignores SIGHUP, and the programs would inherit that. A signal with a
 	// handler has its default action in the programs.
