@@ -166,7 +166,8 @@ func (p *Proxy) read(w http.ResponseWriter, r *http.Request, path string) (reque
 	if r.ContentLength < 0 || r.ContentLength > maxBody {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if r.ContentLength > maxBody {
-			return request{}, nil, fault.New(fault.Exhausted, "the body has %d bytes, more than %d MiB", r.ContentLength, maxBody>>20)
+			return request{}, nil, fault.New(fault.Exhausted, "the body has %d bytes, more than %d MiB",
+				r.ContentLength, maxBody>>20)
 		}
 	}
 	body, release, err := p.Bodies.Read(w, r, bodyWait)

@@ -95,7 +95,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		if test.prompt == asked {
 			estimated = 1
 		}
-		want := agentproxy.Use{Requests: 1, Estimated: estimated, PromptTokens: test.prompt, CompletionTokens: test.completion,
+		want := agentproxy.Use{Requests: 1, Estimated: estimated,
+			PromptTokens: test.prompt, CompletionTokens: test.completion,
 			NanoUSD: 1000*test.prompt + 2000*test.completion}
 		if got := p.Use(); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
@@ -201,7 +202,8 @@ func TestTokensOfAnAgentThatLeavesAreCounted(t *testing.T) {
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions",
 			strings.NewReader(`{"stream":true,"messages":"`+strings.Repeat("x", 400)+`"}`))
 		p.ServeHTTP(httptest.NewRecorder(), r)
-		if use := p.Use(); use.PromptTokens < 100 || use.CompletionTokens != test.want || use.Estimated != 1 || use.Failed > 0 {
+		if use := p.Use(); use.PromptTokens < 100 || use.CompletionTokens != test.want || use.Estimated != 1 ||
+			use.Failed > 0 {
 			t.Errorf("%s: %+v", name, use)
 		}
 	}
@@ -210,7 +212,8 @@ func TestTokensOfAnAgentThatLeavesAreCounted(t *testing.T) {
 func TestAgentNeedsItsKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]int{"of-the-agent": 200, "of-another": 401} {
-		p := agentproxy.New(agentproxy.Options{Servers: &servers{answer: says(200, chat)}, Bodies: onlinewire.NewBodies(), Key: key})
+		p := agentproxy.New(agentproxy.Options{Servers: &servers{answer: says(200, chat)}, Bodies: onlinewire.NewBodies(),
+			Key: key})
 		if w := post(t, p, "/v1/chat/completions", `{}`); w.Code != want {
 			t.Errorf("with the key %s: %d", key, w.Code)
 		}

@@ -97,11 +97,13 @@ func TestProcessStateIsReadBehindItsName(t *testing.T) {
 	got, err := parseStat([]byte(
 		"7 (a) 1 (b c) S 1 7 7 0 -1 4194304 1 0 0 0 11 12 13 14 20 0 5 0 99 4096 3 18446744073709551615\n"))
 	page := int64(unix.Getpagesize())
-	want := processStat{cpu: 230 * time.Millisecond, children: 270 * time.Millisecond, memory: 3 * page, threads: 5, start: 99}
+	want := processStat{cpu: 230 * time.Millisecond, children: 270 * time.Millisecond, memory: 3 * page,
+		threads: 5, start: 99}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	if got := parseSwapped([]byte("Name:\tVmSwap: 7 kB\nVmRSS:\t 9 kB\nVmSwap:\t      12 kB\nThreads:\t1\n")); got != 12<<10 {
+	const status = "Name:\tVmSwap: 7 kB\nVmRSS:\t 9 kB\nVmSwap:\t      12 kB\nThreads:\t1\n"
+	if got := parseSwapped([]byte(status)); got != 12<<10 {
 		t.Errorf("%d bytes are swapped", got)
 	}
 	for _, text := range []string{"", "7 (a) S", "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 x 12 13 14 20 0 5 0 99 4096 3"} {

@@ -43,7 +43,7 @@ func (o Options) newAgents(ctx context.Context) agents {
 	level, reason := a.sandbox.Probe(ctx)
 	a.level = level.String()
 	if level != isolation.Full {
-		o.Ports.Log.WarnContext(ctx, "agents are isolated less than fully", "level", a.level, "why", reason)
+		o.Ports.Log.WarnContext(ctx, "agents are isolated less than fully", "level", a.level, observe.KeyReason, reason)
 	}
 	a.artifacts = &trial.Artifacts{Sandbox: a.sandbox, Blobs: o.Ports.Blobs}
 	a.atOnce, a.memory = o.roomForAgents(ctx)
@@ -80,8 +80,9 @@ func (a agents) close() error {
 // withAgents returns an executor of agents, which leaves all other shards to next.
 func (a inference) withAgents(next worker.Executor) worker.Executor {
 	e := a.o.Deployment.Engine
-	return trial.New(trial.Config{Next: next, NoSandbox: a.agents.broken, Artifacts: a.agents.artifacts, Graders: a.graders,
-		Clock: a.o.Ports.Clock, Log: a.o.Ports.Log, AtOnce: a.agents.atOnce, Memory: a.agents.memory,
+	return trial.New(trial.Config{Next: next, NoSandbox: a.agents.broken, Artifacts: a.agents.artifacts,
+		Graders: a.graders,
+		Clock:   a.o.Ports.Clock, Log: a.o.Ports.Log, AtOnce: a.agents.atOnce, Memory: a.agents.memory,
 		Runner: trial.Runner{Sandbox: a.agents.sandbox, Servers: online.PasserOf(a.online()), Bodies: a.agents.bodies,
 			Prices: cost.TokenPrices{Prompt: e.PromptPrice, Completion: e.CompletionPrice}}})
 }

@@ -69,7 +69,7 @@ type attack struct {
 func attacks() map[string]attack {
 	return map[string]attack{
 		"forks":      {finish: "process_limit", do: func() error { return sh("f() { f | f & }; f; while :; do :; done") }},
-		"disk":       {finish: "disk_limit", do: func() error { return sh("head -c 10000000000 /dev/zero > big; sleep 1000") }},
+		"disk":       {finish: "disk_limit", do: func() error { return sh("head -c 10000000000 /dev/zero > big; sleep 99") }},
 		"output":     {finish: "output_limit", do: func() error { return sh("yes") }},
 		"ignores":    {finish: "time_limit", do: ignore},
 		"links":      {class: fault.ResultError, do: link},
@@ -163,7 +163,8 @@ func ignore() error {
 // link leaves links that lead out of its folder.
 func link() error {
 	out := os.Getenv("ROLLOUT_OUT")
-	return errors.Join(os.Symlink("/etc/passwd", filepath.Join(out, "result.json")), os.Symlink("/", filepath.Join(out, "root")))
+	return errors.Join(os.Symlink("/etc/passwd", filepath.Join(out, "result.json")),
+		os.Symlink("/", filepath.Join(out, "root")))
 }
 
 // listenAll listens, and tries to reach what is not its own.
@@ -254,8 +255,8 @@ func TestTrialsOfAgentsEndWithAVerdict(t *testing.T) {
 		case f.Variant == "plain" && f.Class == fault.Refused:
 			want = attack{class: fault.Refused}
 		}
-		if f.Class != want.class || f.Finish != want.finish || answers[f.ID] != want.answer || f.Score == nil || *f.Score != 0 ||
-			(f.Agent == nil) != (f.Variant == "plain" || want.class != "") {
+		if f.Class != want.class || f.Finish != want.finish || answers[f.ID] != want.answer ||
+			f.Score == nil || *f.Score != 0 || (f.Agent == nil) != (f.Variant == "plain" || want.class != "") {
 			t.Errorf("%s of %s: answer %q, %s", f.Variant, f.Task, answers[f.ID], line)
 		}
 		if f.Variant == "good" && answers[f.ID] == "" {

@@ -9,7 +9,8 @@ import (
 
 // checkAgent checks the settings of a variant with a command.
 func (v Variant) checkAgent(c *checker, at string) {
-	for _, f := range []optionalKey{{"system", v.System != ""}, {"prompt", v.Prompt != ""}, {"sampling", v.Sampling != nil}} {
+	for _, f := range []optionalKey{{"system", v.System != ""}, {"prompt", v.Prompt != ""},
+		{"sampling", v.Sampling != nil}} {
 		if f.set {
 			c.add(under(at, f.name), "does not apply to a variant with a command: the agent asks the model itself")
 		}
@@ -67,7 +68,8 @@ func (l AgentLimits) check(c *checker, at string) {
 		{"seconds", l.Seconds, 1, maxAgentSeconds, ""}, {"memory_mb", l.MemoryMB, minAgentMemory, maxAgentMB, ""},
 		{"disk_mb", l.DiskMB, 1, maxAgentMB, ""}, {"output_mb", l.OutputMB, 1, maxAgentMB, ""},
 		{"files", l.Files, 1, maxAgentFiles, ""}, {"processes", l.Processes, 1, maxAgentCount, ""},
-		{"requests", l.Requests, 0, maxTokens, "; 0 sets no limit"}, {"concurrent_requests", l.Concurrent, 1, maxAgentCount, ""},
+		{"requests", l.Requests, 0, maxTokens, "; 0 sets no limit"},
+		{"concurrent_requests", l.Concurrent, 1, maxAgentCount, ""},
 		{"tokens", l.Tokens, 0, maxTokens, "; 0 sets no limit"},
 	} {
 		c.integer(under(at, f.name), &f.n, f.low, f.high, f.hint)

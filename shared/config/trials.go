@@ -62,7 +62,7 @@ func (v Variant) IsAgent() bool { return len(v.Command) > 0 }
 // of them ends the trial, and is no fault.
 type AgentLimits struct {
 	Seconds   int `toml:"seconds" json:"seconds"`     // from the start of the program
-	MemoryMB  int `toml:"memory_mb" json:"memory_mb"` // MiB of all its processes, and of its files where they are in memory
+	MemoryMB  int `toml:"memory_mb" json:"memory_mb"` // MiB of all its processes, and of its files in memory
 	DiskMB    int `toml:"disk_mb" json:"disk_mb"`     // MiB of its files
 	OutputMB  int `toml:"output_mb" json:"output_mb"` // MiB that it writes to its standard output and error
 	Files     int `toml:"files" json:"files"`         // files and folders

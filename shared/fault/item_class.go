@@ -44,8 +44,8 @@ func (c Class) Unanswered() bool {
 }
 
 // OfItem reports whether an item of this class failed by itself: its line is wrong, the model
-// refused it, or its agent left nothing that can be read. Asked again, it would end so again. The other classes say what became of a server, a
-// worker or the run.
+// refused it, or its agent left nothing that can be read. Asked again, it would end so
+// again. The other classes say what became of a server, a worker or the run.
 func (c Class) OfItem() bool {
 	switch c {
 	case InvalidLine, DuplicateID, TooLong, Refused, ResultError, GradeError:

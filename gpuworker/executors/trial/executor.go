@@ -134,7 +134,8 @@ func (x *Executor) check(ctx context.Context, v config.Variant) error {
 	}
 	if x.Runner.Sandbox == nil {
 		return &worker.RefusedError{Outcome: "agents_not_permitted", Err: &fault.Error{Kind: fault.Denied,
-			Err:    fault.New(fault.Denied, "the variant %s has a command, and this worker's config permits no programs", v.Name),
+			Err: fault.New(fault.Denied, "the variant %s has a command, and this worker's config permits no programs",
+				v.Name),
 			Remedy: "set processes = true in [trials] of rollout.toml, and start rollout again"}}
 	}
 	level, reason := x.Runner.Sandbox.Probe(ctx)
@@ -149,7 +150,8 @@ func (x *Executor) check(ctx context.Context, v config.Variant) error {
 		remedy += ", or set trusted = true if you trust the program"
 	}
 	return &worker.RefusedError{Outcome: "no_isolation", Err: &fault.Error{Kind: fault.Denied, Remedy: remedy,
-		Err: fault.New(fault.Denied, "this machine cannot isolate the agent %s (its level is %s): %s", v.Name, level, reason)}}
+		Err: fault.New(fault.Denied, "this machine cannot isolate the agent %s (its level is %s): %s", v.Name, level,
+			reason)}}
 }
 
 // refuse reports an error for which the run must pause. Any other releases the shard.
@@ -188,8 +190,8 @@ func AgentOf(v config.Variant) Agent {
 	wall := time.Duration(l.Seconds) * time.Second
 	return Agent{Args: v.Command, Env: v.Env, Trusted: v.Trusted,
 		Limits: isolation.Limits{Wall: wall, CPU: wall * cpusOfAgent, Memory: int64(l.MemoryMB) << 20, Processes: l.Processes,
-			Output: int64(l.OutputMB) << 20, Keep: maxKept, Disk: int64(l.DiskMB) << 20, Files: int64(l.Files), OutFiles: maxOutFiles,
-			OutBytes: maxOutFiles * maxResult, Grace: time.Second},
+			Output: int64(l.OutputMB) << 20, Keep: maxKept, Disk: int64(l.DiskMB) << 20, Files: int64(l.Files),
+			OutFiles: maxOutFiles, OutBytes: maxOutFiles * maxResult, Grace: time.Second},
 		Model: agentproxy.Limits{Requests: int64(l.Requests), Tokens: int64(l.Tokens), NanoUSD: int64(l.Dollars * 1e9),
 			Concurrent: l.Concurrent}}
 }
@@ -284,7 +286,8 @@ func (e *execution) run(ctx context.Context, i int) error {
 			return e.put(ctx, i, result, try, wasted)
 		}
 		wasted += tokensOf(result)
-		e.Log.WarnContext(ctx, "trial is tried again", observe.KeyRun, e.shard.Manifest.Run, "trial", t.ID, "why", result.Reason)
+		e.Log.WarnContext(ctx, "trial is tried again", observe.KeyRun, e.shard.Manifest.Run, "trial", t.ID,
+			observe.KeyReason, result.Reason)
 		if err := e.Ready(ctx); err != nil { // others may have a server that is
 			e.shard.AddWastedTokens(wasted, result.Model.Estimated > 0)
 			return err
