@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/online"
 	"rollout/shared/core/ratelimit"
 	"rollout/shared/fault"
@@ -192,3 +193,40 @@ func TestDrainCutsOffAnAnswerOfTheBuiltInModel(t *testing.T) {
 		})
 	}
 }
+
+// A program in a sandbox asks an engine in this process as it asks servers.
+func TestPasserOfATargetInThisProcess(t *testing.T) {
+	t.Parallel()
+	ask := func(ctx context.Context, e engine.Engine) (int, string, error) {
+		a, err := online.PasserOf(online.Whole{Engine: e}).Pass(ctx, engine.RawRequest{Path: "chat/completions",
+			Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`)})
+		if err != nil {
+			return 0, "", err
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		return a.Status, string(text), err
+	}
+	status, text, err := ask(t.Context(), mock.New(mock.Config{}))
+	if status != 200 || !strings.Contains(text, `"choices"`) || err != nil {
+		t.Errorf("%d %s, %v", status, text, err)
+	}
+	down := answering(func(context.Context) error { return fault.New(fault.Unavailable, "no model") })
+	if _, _, err := ask(t.Context(), down); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("without a model: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stuck := answering(func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() })
+	if _, _, err := ask(ctx, stuck); !fault.Is(err, fault.Canceled) {
+		t.Errorf("after the agent has left: %v", err)
+	}
+}
+
+// answering is an engine that fails.
+type answering func(ctx context.Context) error
+
+func (f answering) Answer(ctx context.Context, _ engine.Request, _ func()) (engine.Answer, error) {
+	return engine.Answer{}, f(ctx)
+}
+func (answering) Ready(context.Context) (string, error) { return "", nil }
+func (answering) Close() error                          { return nil }

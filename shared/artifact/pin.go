@@ -94,9 +94,6 @@ func (w *writer) folder(ctx context.Context, blobs blob.Store, key string) error
 		}
 		for _, info := range list {
 			after = info.Key
-			if strings.HasSuffix(info.Key, "/") {
-				continue // what some tools leave for a folder
-			}
 			if err := w.object(ctx, blobs, info, strings.TrimPrefix(info.Key, key)); err != nil {
 				return err
 			}

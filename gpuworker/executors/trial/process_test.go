@@ -67,6 +67,15 @@ func copyAgent(artifact string) error {
 	return errors.Join(os.Mkdir(artifact, 0o755), os.WriteFile(filepath.Join(artifact, "agent"), text, 0o755))
 }
 
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // agents are the programs of the tests.
 var agents = map[string]func() error{
 	// solve asks the model about its task, and leaves what it says.
