@@ -16,11 +16,11 @@ func TestAgentsAreSubmittedOnlyWherePermitted(t *testing.T) {
 		processes, remote, artifact bool
 		more, want                  string
 	}{
-		"permitted":           {true, false, true, "", ""},
-		"not permitted":       {false, false, true, "", "processes = true in [trials]"},
-		"in a cloud":          {true, true, true, "", "workers in a cloud run no programs"},
-		"no artifact":         {true, false, false, "", "artifact of the variant v"},
-		"dollars, no price":   {true, false, true, "[variant.limits]\ndollars = 1\n", "no price"},
+		"permitted":         {true, false, true, "", ""},
+		"not permitted":     {false, false, true, "", "processes = true in [trials]"},
+		"in a cloud":        {true, true, true, "", "workers in a cloud run no programs"},
+		"no artifact":       {true, false, false, "", "artifact of the variant v"},
+		"dollars, no price": {true, false, true, "[variant.limits]\ndollars = 1\n", "no price"},
 		"what a grader wants": {true, false, true, "shows = ['x']\n[[grade]]\nname='g'\nkind='exact'\nexpected='x'\n",
 			"would show"},
 	} {

@@ -91,8 +91,8 @@ func line(variant string) string {
 func (f *fixture) begin() {
 	f.t.Helper()
 	f.worker = worker.New(f.Ports, worker.Config{ID: "w1", Pool: "default", InFlight: 8,
-		Timings: host.Timings(config.DefaultDeployment().Health), CheckpointInterval: time.Minute, Drain: 100 * time.Millisecond,
-		Grace: time.Second}, input.NewIndex(f.Blobs, f.Docs), trial.New(f.config))
+		Timings: host.Timings(config.DefaultDeployment().Health), CheckpointInterval: time.Minute,
+		Drain: 100 * time.Millisecond, Grace: time.Second}, input.NewIndex(f.Blobs, f.Docs), trial.New(f.config))
 	work := events.Work{Run: string(inputtest.RunID), Pool: "default"}
 	if err := f.Send(f.t.Context(), host.WorkQueue("default"), work); err != nil {
 		f.t.Fatal(err)
@@ -149,8 +149,8 @@ func TestTrialOfAnAgentHasAGradedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if row.Completion != "2+2 by mock for t0.agent.r0" || row.Finish != "stop" || row.Score == nil ||
-		*row.Score != 0 || row.Usage.Prompt != 7 || row.Agent.Requests != 1 || row.Agent.Exit != "exited" || row.Agent.Tries != 1 ||
-		string(row.Agent.Result) != `{"steps":1}` || row.Agent.Isolation == "" {
+		*row.Score != 0 || row.Usage.Prompt != 7 || row.Agent.Requests != 1 || row.Agent.Exit != "exited" ||
+		row.Agent.Tries != 1 || string(row.Agent.Result) != `{"steps":1}` || row.Agent.Isolation == "" {
 		t.Errorf("%s", text)
 	}
 }
@@ -207,8 +207,8 @@ func TestTrialIsTriedAgainBeforeItsModelIsBlamed(t *testing.T) {
 	if row := f.row(); !strings.Contains(row, `"class":"engine"`) || !strings.Contains(row, "in 3 tries") {
 		t.Errorf("%s", row)
 	}
-	if trials.VerdictOf(fault.Engine) != trials.Infrastructure || trials.VerdictOf(fault.Sandbox) != trials.Infrastructure ||
-		trials.VerdictOf(fault.ResultError) != trials.Failed {
+	if trials.VerdictOf(fault.Engine) != trials.Infrastructure ||
+		trials.VerdictOf(fault.Sandbox) != trials.Infrastructure || trials.VerdictOf(fault.ResultError) != trials.Failed {
 		t.Error("the verdicts are others")
 	}
 }

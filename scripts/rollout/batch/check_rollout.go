@@ -132,6 +132,9 @@ func grow(
 	if m.Roles, err = g.kind.ResolveRoles(m.Config, d); err != nil {
 		return g, err
 	}
+	if err := submit.CheckAgents(d.ForPool(m.Pool), m.Config.Variants, d.Cloud.Configured()); err != nil {
+		return g, err
+	}
 	if err := prices.CheckBudget(d, c.Limits, m.Pools()); err != nil {
 		return g, err
 	}
