@@ -166,8 +166,8 @@ func TestJSON(t *testing.T) {
 				`"duplicates":9,"copies":10}`},
 		{WorkerMark{1, 2, "why", at}, `{"schema":1,"sequence":2,"draining":"why","failed":"2025-01-01T00:00:00Z"}`},
 		{WorkerMark{Schema: 1}, `{"schema":1,"sequence":0}`},
-		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1", cost.Kind{}, time.Time{}, 0},
-			`{"host":"h","pid":1,"cpus":2,"instance":"i-1"}`},
+		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1", cost.Kind{}, time.Time{}, 0, "full"},
+			`{"host":"h","pid":1,"cpus":2,"instance":"i-1","isolation":"full"}`},
 	} {
 		if got := string(Encode(c.value)); got != c.want {
 			t.Errorf("%T:\ngot  %s\nwant %s", c.value, got, c.want)
