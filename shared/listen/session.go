@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func (s *Sessions) Admits(r *http.Request) bool {
 	if !s.needed() {
 		return false
 	}
-	for _, c := range r.CookiesNamed(sessionCookie) {
+	for _, c := range r.CookiesNamed(cookieOf(r)) {
 		text, mac, _ := strings.Cut(c.Value, ".")
 		expiry, err := strconv.ParseInt(text, 10, 64)
 		if err == nil && hmac.Equal([]byte(mac), []byte(s.mac(expiry))) && s.clock.Now().Unix() < expiry {
@@ -66,6 +67,17 @@ func (s *Sessions) Admits(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// cookieOf returns the name of the cookie at the address that a request names. Browsers send a host's
+// cookies to all its ports, so that each port has a name of its own: signing in to one installation
+// must not sign out of another on the same machine.
+func cookieOf(r *http.Request) string {
+	_, port, err := net.SplitHostPort(r.Host)
+	if n, numErr := strconv.ParseUint(port, 10, 16); err == nil && numErr == nil {
+		return sessionCookie + "_" + strconv.FormatUint(n, 10)
+	}
+	return sessionCookie
 }
 
 // mac returns what proves that a cookie of that expiry is ours.
@@ -143,7 +155,7 @@ func (s *Sessions) delay(r *http.Request) bool {
 }
 
 func (s *Sessions) answerCookie(w http.ResponseWriter, r *http.Request, value string, seconds int) {
-	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
+	http.SetCookie(w, &http.Cookie{Name: cookieOf(r), Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,
 		Secure:   r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")})
 	w.Header().Set("Cache-Control", "no-store")

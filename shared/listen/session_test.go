@@ -13,6 +13,9 @@ import (
 	"rollout/shared/secret"
 )
 
+// cookieName is that of the site's cookie: browsers send it to each port of the host.
+const cookieName = "rollout_session_8787"
+
 // site is an API behind a guard with sessions, at a time that a test sets.
 type site struct {
 	t     *testing.T
@@ -82,12 +85,12 @@ func TestACookieOfASessionStandsForTheToken(t *testing.T) {
 		"of another token":    {newSite(t, "0ther").signIn("0ther").Value, http.StatusUnauthorized},
 		"not of this product": {"session", http.StatusUnauthorized},
 	} {
-		if w := s.ask(http.MethodGet, "/data", "", "Cookie", "rollout_session="+q.cookie); w.Code != q.want {
+		if w := s.ask(http.MethodGet, "/data", "", "Cookie", cookieName+"="+q.cookie); w.Code != q.want {
 			t.Errorf("%s: %d, want %d", name, w.Code, q.want)
 		}
 	}
 	s.now.Add(12*60*60 - 1)
-	again := func() int { return s.ask(http.MethodGet, "/data", "", "Cookie", "rollout_session="+c.Value).Code }
+	again := func() int { return s.ask(http.MethodGet, "/data", "", "Cookie", cookieName+"="+c.Value).Code }
 	if got := again(); got != http.StatusOK {
 		t.Errorf("a second before its expiry the cookie answers %d", got)
 	}
@@ -97,10 +100,34 @@ func TestACookieOfASessionStandsForTheToken(t *testing.T) {
 	}
 }
 
+// Two installations on one machine: a browser keeps a cookie for each, and sends both to both.
+func TestInstallationsOfOneHostKeepTheirSessions(t *testing.T) {
+	t.Parallel()
+	one, other := newSite(t, "s3cr3t"), newSite(t, "0ther")
+	hosts := map[*site]string{one: "localhost:8787", other: "localhost:9000"}
+	kept := map[string]string{}
+	for s, token := range map[*site]string{one: "s3cr3t", other: "0ther"} {
+		c := s.signIn(token, "Host", hosts[s])
+		kept[c.Name] = c.Value
+	}
+	var all []string
+	for name, value := range kept {
+		all = append(all, name+"="+value)
+	}
+	for s, host := range hosts {
+		if w := s.ask(http.MethodGet, "/data", "", "Host", host, "Cookie", strings.Join(all, "; ")); w.Code != http.StatusOK {
+			t.Errorf("%s answers %d to the cookies %q", host, w.Code, all)
+		}
+	}
+	if c := one.signIn("s3cr3t", "Host", "api.example.com"); c.Name != "rollout_session" {
+		t.Errorf("without a port the cookie is %s", c.Name)
+	}
+}
+
 func TestSigningInSaysWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	locked, open := newSite(t, "s3cr3t"), newSite(t, "")
-	cookie := "rollout_session=" + locked.signIn("s3cr3t").Value
+	cookie := cookieName + "=" + locked.signIn("s3cr3t").Value
 	says := func(s *site, header ...string) *httptest.ResponseRecorder {
 		return s.ask(http.MethodGet, listen.SessionPath, "", header...)
 	}
@@ -143,7 +170,7 @@ func TestSigningInSaysWhatIsNeeded(t *testing.T) {
 func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
 	locked, open := newSite(t, "s3cr3t"), newSite(t, "")
-	cookie := "rollout_session=" + locked.signIn("s3cr3t").Value
+	cookie := cookieName + "=" + locked.signIn("s3cr3t").Value
 	const own, evil, port = "http://localhost:8787", "https://evil.example", "http://localhost:3000"
 	const from, bearer, rebound = "Sec-Fetch-Site", "Bearer s3cr3t", "evil.example:8787"
 	for name, c := range map[string]struct {
