@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/api/option"
 
 	"rollout/localstack/gcp/fakegcs"
 	"rollout/localstack/gcp/fakeproject"
+	"rollout/shared/clock"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/gcp"
@@ -49,9 +51,15 @@ func TestDoctorLooksAtTheProject(t *testing.T) {
 		change func(*fakeproject.Project)
 		config string
 		notify *fakegcs.NotificationConfig
+		ahead  time.Duration // of the machine's clock
 		check  string
 		want   string
 	}{
+		"a clock that is right": {check: "clock", want: "within 2s of Google Cloud's"},
+		"a clock behind": {check: "clock", ahead: -time.Minute,
+			want: "behind Google Cloud's, and more than 2s (health.skew_budget): a worker here"},
+		"a clock an hour ahead": {check: "clock", ahead: time.Hour,
+			want: "ahead of Google Cloud's, and more than 2s (health.skew_budget): Google Cloud refuses"},
 		"an API that is not enabled": {check: "apis", want: "has not enabled run.googleapis.com",
 			change: func(p *fakeproject.Project) { p.Disabled = []string{"run.googleapis.com"} }},
 		"Compute Engine is needed by groups": {check: "apis", want: "has not enabled compute.googleapis.com",
@@ -175,7 +183,8 @@ func TestDoctorLooksAtTheProject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := gcp.OpenStack(t.Context(), d, gcp.StackOptions{Services: []option.ClientOption{
+			own := cloud.Options{Clock: clock.Skewed{Offset: c.ahead}, UseServiceClock: true} // as a command opens it
+			s, err := gcp.OpenStack(t.Context(), d, gcp.StackOptions{Options: own, Services: []option.ClientOption{
 				option.WithHTTPClient(&http.Client{Transport: inProject{project}})}})
 			if err != nil {
 				t.Fatal(err)

@@ -22,11 +22,12 @@ type account struct {
 	sdk   awssdk.Config
 	api   signed
 	at    config.Deployment
-	clock clock.Clock
+	clock clock.Clock // this machine's
 }
 
-func newAccount(sdk awssdk.Config, d config.Deployment, c clock.Clock) account {
-	return account{sdk: sdk, api: signed{sdk, c}, at: d, clock: c}
+// newAccount returns the account of a stack.
+func newAccount(s *Stack) account {
+	return account{sdk: s.AWS, api: signed{s.AWS, s.Ports.Clock}, at: s.Deployment, clock: s.machine}
 }
 
 // probeLimit bounds each check.
@@ -101,15 +102,8 @@ func (a account) credentials(ctx context.Context) (string, error) {
 	return awssdk.ToString(who.Arn) + ", by " + found.Source, nil
 }
 
-// dateStep is the step of the time in answers.
-const dateStep = time.Second
-
-// farOff is the difference from the services' time at which they refuse requests.
-const farOff = 5 * time.Minute
-
 // compareClocks compares this machine's clock with that of the services, in the header of
-// any answer. The time of a slow answer is only known to lie between question and answer:
-// only a difference that no delay explains is one.
+// any answer.
 func (a account) compareClocks(ctx context.Context) (string, error) {
 	at, err := endpoint(ctx, a.sdk)
 	if err != nil {
@@ -130,26 +124,5 @@ func (a account) compareClocks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", &cloud.Unseen{Reason: "the answer of " + r.URL.Redacted() + " has no time"}
 	}
-	var off time.Duration // of this clock, at least
-	switch {
-	case asked.After(date.Add(dateStep)):
-		off = asked.Sub(date.Add(dateStep))
-	case got.Before(date):
-		off = got.Sub(date)
-	}
-	budget := a.at.Health.SkewBudget.Std()
-	if off.Abs() <= budget {
-		return "within " + budget.String() + " of AWS's", nil
-	}
-	side, effect := "ahead of", "a worker here would claim nothing"
-	if off < 0 {
-		side = "behind"
-	}
-	if off.Abs() >= farOff {
-		effect = "AWS refuses requests"
-	}
-	return "", &fault.Error{Kind: fault.Invalid,
-		Err: fault.New(fault.Invalid, "this machine's clock is %s %s AWS's, and more than %s (health.skew_budget): %s",
-			off.Abs().Round(dateStep), side, budget, effect),
-		Remedy: "set this machine's clock, such as by timedatectl set-ntp true"}
+	return cloud.CompareClocks(asked, got, date, a.at.Health.SkewBudget.Std(), "AWS")
 }

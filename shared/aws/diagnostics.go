@@ -24,7 +24,7 @@ import (
 func (s *Stack) Diagnostics(machine capacity.Source) cloud.Diagnostics {
 	remedies := s.remedies()
 	return cloud.Diagnostics{
-		Before:         newAccount(s.AWS, s.Deployment, s.Ports.Clock).probes(),
+		Before:         newAccount(s).probes(),
 		Reach:          reach(s.AWS),
 		Authenticate:   authenticate(s.AWS, s.Ports.Docs),
 		InspectMachine: inspect(NewInstance(s.AWS, machine, InstanceOptions{})),

@@ -31,6 +31,7 @@ type Stack struct {
 	Bucket     *Bucket
 	Secrets    secret.Store
 	AWS        awssdk.Config // for drivers that only some callers need
+	machine    clock.Clock   // this machine's, for the doctor
 }
 
 var _ cloud.Installation = (*Stack)(nil)
@@ -55,6 +56,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 		}
 	}
 	o = o.withDefaults()
+	machine := o.Clock
 	if o.UseServiceClock {
 		service := NewClock(o.Clock)
 		o.Clock = service
@@ -87,6 +89,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 		Bucket:  bucket,
 		Secrets: NewSecrets(cfg, d.Secrets, SecretOptions{Prefix: d.Cloud.Secrets.Prefix}),
 		AWS:     cfg,
+		machine: machine,
 	}, nil
 }
 

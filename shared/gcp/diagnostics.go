@@ -21,7 +21,7 @@ import (
 func (s *Stack) Diagnostics(machine capacity.Source) cloud.Diagnostics {
 	remedies := s.remedies()
 	return cloud.Diagnostics{
-		Before:         project{s.rest, s.Google, s.Deployment}.probes(),
+		Before:         project{s.rest, s.Google, s.Deployment, s.machine}.probes(),
 		Reach:          func(ctx context.Context) (string, error) { return reach(ctx, storageEndpoint()) },
 		Authenticate:   authenticate(s.Google, s.Ports.Docs),
 		InspectMachine: inspect(NewInstance(machine, InstanceOptions{})),

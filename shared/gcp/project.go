@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"rollout/shared/clock"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
@@ -21,6 +22,7 @@ type project struct {
 	client *rest
 	config Config
 	at     config.Deployment
+	clock  clock.Clock // this machine's
 }
 
 // probeLimit bounds each check.
@@ -30,6 +32,7 @@ const probeLimit = 20 * time.Second
 func (p project) probes() []cloud.Probe {
 	return []cloud.Probe{
 		{Name: "credentials", Limit: probeLimit, Run: p.credentials},
+		{Name: "clock", Limit: probeLimit, Run: p.compareClocks},
 		{Name: "apis", Limit: probeLimit, Run: p.apis},
 		{Name: "gpu_quota", Limit: probeLimit, Run: p.gpuQuota},
 		{Name: "cpu_quota", Limit: probeLimit, Run: p.cpuQuota},
@@ -70,6 +73,26 @@ func (p project) credentials(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return accountOf(p.config)
+}
+
+// compareClocks compares this machine's clock with that of the services, in the header of any answer.
+func (p project) compareClocks(ctx context.Context) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, storageEndpoint(), nil)
+	if err != nil {
+		return "", fault.WithKind(fault.Invalid, err, "the endpoint %s", storageEndpoint())
+	}
+	asked := p.clock.Now()
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", &cloud.Unseen{Reason: "Cloud Storage can't be reached from here"}
+	}
+	answered := p.clock.Now()
+	_ = answer.Body.Close() // the body is not used
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return "", &cloud.Unseen{Reason: "the answer of " + r.URL.Redacted() + " has no time"}
+	}
+	return cloud.CompareClocks(asked, answered, date, p.at.Health.SkewBudget.Std(), "Google Cloud")
 }
 
 // pools returns the names of the pools with GPUs on machines of that kind.

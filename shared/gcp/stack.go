@@ -29,6 +29,7 @@ type Stack struct {
 	Google     Config // for probes
 	rest       *rest  // for services of which a few methods are used
 	topics     *Queues
+	machine    clock.Clock // this machine's, for the doctor
 }
 
 // StackOptions configure OpenStack. The zero value suits a command.
@@ -57,6 +58,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 	if err != nil {
 		return nil, err
 	}
+	machine := o.Clock
 	if o.UseServiceClock {
 		cfg.Clock = NewClock(o.Clock)
 		o.Clock = cfg.Clock
@@ -98,6 +100,7 @@ func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack
 		Bucket:  bucket,
 		Secrets: secrets,
 		Google:  cfg,
+		machine: machine,
 	}, nil
 }
 
