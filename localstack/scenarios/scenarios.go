@@ -23,6 +23,7 @@ type Scenario struct {
 var All = []Scenario{
 	{"each uploaded file becomes one run", eachUploadBecomesOneRun},
 	{"the files of a large run are written in segments", largeRunIsWrittenInSegments},
+	{"the facts of a run are those of a laptop", factsAreThoseOfALaptop},
 	{"an upload starts machines that end when idle", uploadStartsMachines},
 	{"lost and preempted machines change no byte", lostAndPreemptedMachines},
 	{"people are told in order, and nothing waits for them", peopleAreTold},

@@ -62,3 +62,28 @@ func largeRunIsWrittenInSegments(t *testing.T, c Cloud) {
 	}
 	d.Check()
 }
+
+// A run whose config asks for its facts has the same Parquet files as on a laptop, byte for byte.
+func factsAreThoseOfALaptop(t *testing.T, c Cloud) {
+	d := deploy(t, c, fakellm.Config{}, Settings{Machines: 2})
+	const key, config = "prompts/facts.jsonl", "schema_version = 1\n[facts]\nparquet = true\npart_items = 40\n"
+	content := MixedPrompts(160)
+	d.Upload("prompts/facts.toml", config)
+	id := d.Put(key, content)
+	d.AwaitEnd(id)
+	l := NewLaptop(t, d.cloud.Program, d.engine(), SmallShards)
+	parts := 0
+	for name, want := range l.Files(l.Complete(key, content, config)) {
+		if !strings.HasPrefix(name, "facts/") {
+			continue
+		}
+		parts++
+		if got, ok := d.Find(record.OutputKey(id, name)); !ok || got != want || !strings.HasPrefix(got, "PAR1") {
+			t.Errorf("%s has %d bytes, and %d on a laptop, or others", name, len(got), len(want))
+		}
+	}
+	if parts < 3 {
+		t.Errorf("there are %d files of facts, want several", parts)
+	}
+	d.Check()
+}
