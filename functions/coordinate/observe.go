@@ -93,6 +93,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		}
 		if slices.Contains(needed, b.Pool) {
 			w.Pool += 1 + 2*b.MaxInFlight/sharing.Items
+			w.Requests += b.MaxInFlight
 			w.Workers++
 			w.InFlight += inFlight(l.state.Run, b)
 			addHolder(&sharing, l.state.Run, b)

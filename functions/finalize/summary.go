@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/cost"
 	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
 	"rollout/shared/fault"
+	"rollout/shared/figures"
 	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/prices"
@@ -43,6 +46,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		return sum, false, fault.Wrap(err, "write the facts of run %s", m.Run)
 	}
 	sum = f.summarize(m, s, t)
+	sum.Warnings = warnings(k.ConstraintsOf(m.Config), s)
 	if sum.Retry, err = f.retried(ctx, m, t.counts); err != nil {
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
@@ -70,6 +74,15 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		f.reportEnd(ctx, m, sum)
 	}
 	return sum, err == nil, err
+}
+
+// warnings says what held a run up.
+func warnings(c schedule.Constraints, s run.State) (out []string) {
+	if limit, most := c.MaxInFlight, s.MostRequests; most > 0 && most < limit {
+		out = append(out, fmt.Sprintf("up to %s could be in flight at once, and the run's workers sent at most %s at once: "+
+			"start more workers, or lower design.max_concurrency", figures.Of(limit, "trial"), figures.Of(most, "request")))
+	}
+	return out
 }
 
 // attempts yields the shards of a run that were claimed.

@@ -16,6 +16,7 @@ type Summary struct {
 	Phase            string         `json:"phase"`
 	Reason           string         `json:"reason"`
 	Message          string         `json:"message,omitempty"`
+	Warnings         []string       `json:"warnings,omitempty"` // what held the run up, and did not end it
 	Items            uint64         `json:"items"`
 	Completed        uint64         `json:"completed"`
 	Failed           uint64         `json:"failed"`

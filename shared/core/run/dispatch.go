@@ -24,6 +24,9 @@ func (d *decider) dispatch() {
 		return
 	}
 	d.Phase = Running
+	if d.rules.Constraints.MaxInFlight > 0 {
+		d.MostRequests = max(d.MostRequests, d.inFlightLimit(d.world.Requests))
+	}
 	switch {
 	case !d.raise():
 	case d.maySkip():

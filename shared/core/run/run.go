@@ -136,6 +136,9 @@ type State struct {
 	// ControlMicroUSD is what the functions and the requests to stores cost, in millionths
 	// of a dollar; 0 in a run without a budget in dollars.
 	ControlMicroUSD int64 `json:"control_micro_usd,omitempty"`
+	// MostRequests is how many requests the run's workers could send at once at most, as far as that
+	// is below Rules.Constraints.MaxInFlight; 0 in a run without that limit.
+	MostRequests int `json:"most_requests,omitempty"`
 	// KeptShards is how many done shards a child run keeps from its parent.
 	KeptShards int `json:"kept,omitempty"`
 	// Roles is the progress by role, from role 0 on; empty in a run of one role.
@@ -306,6 +309,7 @@ type Observed struct {
 	Workers        int // living workers of those pools
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
 	InFlight       int // requests of the run in flight
+	Requests       int // that those workers send at once at most
 
 	// Of share/<pool> and the heartbeats.
 	Sharing schedule.Sharing
