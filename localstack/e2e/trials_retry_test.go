@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -209,5 +210,27 @@ func TestAmendedTrialsAreThoseOfAWholeRun(t *testing.T) {
 	show := do(t, 0, "show", "--dir", i.dir, string(retried), "t20.polite.r4").stdoutText()
 	if !strings.Contains(show, "case 99") {
 		t.Errorf("a trial that was added is shown as %s", show)
+	}
+}
+
+// TestReplacedWorkerRepeatsOnlyWhatWasInFlight kills a worker without notice. Another one takes its
+// place, and asks again what the killed one had in flight, and nothing that it had committed.
+func TestReplacedWorkerRepeatsOnlyWhatWasInFlight(t *testing.T) {
+	t.Parallel()
+	j := newJudgeServer(t, 20*time.Millisecond)
+	m := &processKiller{testInstallation: install(t, j.URL, 2, smallShards), rng: rand.New(rand.NewPCG(1, 1)),
+		killed: map[int]bool{}}
+	id := m.submit(tasksFile(t, trialsConfig))
+	eventually(t, "some trials are asked", func() bool { return j.requests() >= 40 })
+	m.killWorker(id)
+	m.awaitEnd(id)
+	again := 0
+	for _, n := range j.asked(0) {
+		again += n - 1
+	}
+	// A trial that the killed worker had committed is not lost, and not asked again.
+	lost := m.times("shard_lost")
+	if trials := j.requests() - again; trials != taskCount*trialsOfATask || again > lost {
+		t.Errorf("%d trials were asked, %d of them again; %d were lost", trials, again, lost)
 	}
 }
