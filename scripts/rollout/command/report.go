@@ -25,6 +25,7 @@ type reportFlags struct {
 	output   string
 	json     bool
 	variants string // two of them
+	reduce   string
 }
 
 func reportCommand(e *Env) *cobra.Command {
@@ -47,6 +48,9 @@ func reportCommand(e *Env) *cobra.Command {
 	c.Flags().BoolVar(&f.json, "json", false, "print the report of trials as JSON")
 	c.Flags().StringVar(&f.variants, "variants", "",
 		"the two `names` A,B whose answers are compared (default: the two best)")
+	c.Flags().StringVar(&f.reduce, "reduce", "",
+		"the `name` of what makes the score of a task of those of its trials: mean, median, mode,\n"+
+			"max, or at_least_K, of which K trials must be right (default mean)")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		r, err := e.openRun(c, *location, args[0])
 		if err != nil {
@@ -63,8 +67,8 @@ func reportCommand(e *Env) *cobra.Command {
 		if m.Kind == config.KindTrials {
 			return e.reportTrials(c, r, m, f)
 		}
-		if f.json || f.variants != "" {
-			return usage(c, "--json and --variants are for trials, and run %s is a rollout", m.Run)
+		if f.json || f.variants != "" || f.reduce != "" {
+			return usage(c, "--json, --variants and --reduce are for trials, and run %s is a rollout", m.Run)
 		}
 		if f.output == "" {
 			f.output = string(m.Run) + ".html"
@@ -95,13 +99,13 @@ func (e *Env) reportTrials(c *cobra.Command, r *selectedRun, m record.Manifest, 
 	if f.json && f.output != "" {
 		return usage(c, "--json prints to standard output, and --output writes a page: name one of them")
 	}
-	var o leaderboard.Options
+	o := leaderboard.Options{Reduce: f.reduce}
 	if f.variants != "" {
 		first, second, two := strings.Cut(f.variants, ",")
 		if !two {
 			return usage(c, "--variants names two variants, such as plain,terse, and not %.64q", f.variants)
 		}
-		o = leaderboard.Options{First: first, Second: second}
+		o.First, o.Second = first, second
 	}
 	out, err := leaderboard.Read(c.Context(), leaderboard.Run{Blobs: r.Ports.Blobs, Manifest: m}, o)
 	switch {

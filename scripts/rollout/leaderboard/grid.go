@@ -36,6 +36,7 @@ type grid struct {
 type cell struct {
 	scores []float64
 	trials []trial
+	score  float64 // of the task: what the reducer makes of scores
 }
 
 // trial is what flips need of a trial.
@@ -112,26 +113,49 @@ func (c *cell) sort() {
 		order[n] = n
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return c.trials[a].replication - c.trials[b].replication })
-	sorted := cell{make([]float64, 0, len(order)), make([]trial, 0, len(order))}
+	sorted := cell{scores: make([]float64, 0, len(order)), trials: make([]trial, 0, len(order))}
 	for _, n := range order {
 		sorted.scores, sorted.trials = append(sorted.scores, c.scores[n]), append(sorted.trials, c.trials[n])
 	}
 	*c = sorted
 }
 
-// mean returns the mean score of the cell.
-func (c *cell) mean() float64 {
-	sum := 0.0
-	for _, s := range c.scores {
-		sum += s
+// reduce sets the score of each task, which is the mean of its trials unless the reducer says
+// otherwise. A reducer that needs more trials than a task has leaves the task out.
+func (g *grid) reduce(r statistics.Reducer) {
+	for _, cells := range g.cells {
+		for _, c := range cells {
+			c.score = r.Reduce(c.scores, right)
+		}
 	}
-	return sum / float64(len(c.scores))
+}
+
+// reduced returns the means of the tasks' scores, with their intervals.
+func (g *grid) reduced() (out []Reduced) {
+	for v, name := range g.names {
+		var scores []statistics.Score
+		binary := true
+		for t := range g.tasks {
+			if c := g.cells[v][t]; c != nil && !math.IsNaN(c.score) {
+				scores = append(scores, statistics.Score{Value: c.score})
+				binary = binary && (c.score == 0 || c.score == 1)
+			}
+		}
+		e := statistics.Mean(scores, confidence)
+		if binary {
+			e = statistics.Share(scores, confidence)
+		}
+		out = append(out, Reduced{Variant: name, Tasks: len(scores), Score: finite(e.Mean), Low: finite(e.Interval[0]),
+			High: finite(e.Interval[1])})
+	}
+	return out
 }
 
 // both calls each for the tasks that two variants have a score of, in their order.
 func (g *grid) both(a, b int, each func(task int, first, second *cell)) {
 	for t := range g.tasks {
-		if x, y := g.cells[a][t], g.cells[b][t]; x != nil && y != nil {
+		x, y := g.cells[a][t], g.cells[b][t]
+		if x != nil && y != nil && !math.IsNaN(x.score) && !math.IsNaN(y.score) {
 			each(t, x, y)
 		}
 	}
@@ -164,7 +188,7 @@ func (g *grid) pair(a, b, resamples int) Pair {
 	var paired statistics.Paired
 	var differences []statistics.Score
 	g.both(a, b, func(_ int, x, y *cell) {
-		first, second := x.mean(), y.mean()
+		first, second := x.score, y.score
 		paired.Add(first, second)
 		differences = append(differences, statistics.Score{Value: second - first})
 	})
@@ -256,7 +280,7 @@ func (g *grid) flips(a, b int) (out []Flip, better, worse int) {
 	}
 	var all []difference
 	g.both(a, b, func(t int, x, y *cell) {
-		d := y.mean() - x.mean()
+		d := y.score - x.score
 		switch {
 		case d > 0:
 			better++
@@ -271,7 +295,7 @@ func (g *grid) flips(a, b int) (out []Flip, better, worse int) {
 	out = []Flip{}
 	for _, d := range all[:min(len(all), maxFlips)] {
 		x, y := g.cells[a][d.task], g.cells[b][d.task]
-		f := Flip{Task: g.tasks[d.task], First: Side{Mean: x.mean()}, Second: Side{Mean: y.mean()}}
+		f := Flip{Task: g.tasks[d.task], First: Side{Mean: x.score}, Second: Side{Mean: y.score}}
 		i, k := differing(x, y)
 		f.First.show(x, i)
 		f.Second.show(y, k)
@@ -287,7 +311,7 @@ func (s *Side) show(c *cell, n int) {
 // differing returns a trial of each cell to show: of the first replication in which their scores
 // differ in the direction in which their means do, else the first ones.
 func differing(x, y *cell) (int, int) {
-	up := y.mean() > x.mean()
+	up := y.score > x.score
 	for i, a := range x.trials {
 		for k, b := range y.trials {
 			if a.replication == b.replication && x.scores[i] != y.scores[k] && (y.scores[k] > x.scores[i]) == up {

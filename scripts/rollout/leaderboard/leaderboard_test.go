@@ -324,3 +324,41 @@ func TestRunWithoutFilesIsNotFound(t *testing.T) {
 		t.Errorf("it is read: %v", err)
 	}
 }
+
+// TestReducersMakeTheScoreOfATask has two variants with the same means, of which one is right in
+// every task now and then, and the other always in half of them.
+func TestReducersMakeTheScoreOfATask(t *testing.T) {
+	t.Parallel()
+	for reducer, want := range map[string][2]float64{
+		"median": {0, 0.5}, "max": {1, 0.5}, "mode": {0, 0.5}, "at_least_2": {0, 0.5}, "at_least_1": {1, 0.5},
+	} {
+		f := newFixture(t, 3, "often", "steady")
+		f.score("often", 1.0/3)
+		f.score("steady", 0.5)
+		for task := range 10 {
+			for r := range 3 {
+				f.trial(fmt.Sprint("q", task), "often", r, map[bool]float64{true: 1}[r == 1])
+				f.trial(fmt.Sprint("q", task), "steady", r, float64(task%2))
+			}
+		}
+		got, err := f.read(leaderboard.Options{Reduce: reducer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]leaderboard.Reduced{}
+		for _, v := range got.Reduced {
+			by[v.Variant] = v
+		}
+		if !near(by["often"].Score, want[0], 1e-12) || !near(by["steady"].Score, want[1], 1e-12) || by["often"].Tasks != 10 ||
+			got.Reducer != reducer || !near(got.Pairs[0].Difference, want[1]-want[0], 1e-12) {
+			t.Errorf("%s: %+v, pair %+v, want %v", reducer, got.Reduced, got.Pairs[0], want)
+		}
+	}
+	f := newFixture(t, 1, "one", "two")
+	if r := f.report(); r.Reducer != "mean" || r.Reduced != nil {
+		t.Errorf("without a reducer: %+v", r)
+	}
+	if _, err := f.read(leaderboard.Options{Reduce: "sum"}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("an unknown reducer: %v", err)
+	}
+}

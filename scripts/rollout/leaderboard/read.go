@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/statistics"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -26,11 +27,17 @@ const (
 	maxAnswer = 4000 // bytes of an answer
 )
 
+// meanReducer is the reducer of reports that name none.
+const meanReducer = "mean"
+
 // Options of a report.
 type Options struct {
 	// First and Second are the variants whose answers are compared task by task; "" takes the two
 	// with the best scores.
 	First, Second string
+	// Reduce names what makes the score of a task of those of its trials: see
+	// statistics.ParseReducer. "" is the mean.
+	Reduce string
 }
 
 // Read makes the report of an ended run. NotFound means that the run has no files, Invalid that a
@@ -49,9 +56,17 @@ func Read(ctx context.Context, run Run, o Options) (r Report, err error) {
 	if o, err = o.of(r.Variants); err != nil {
 		return r, err
 	}
+	reducer, err := statistics.ParseReducer(cmp.Or(o.Reduce, meanReducer))
+	if err != nil {
+		return r, fault.WithKind(fault.Invalid, err, "reduce the trials of each task")
+	}
 	g, err := readGrid(ctx, run, r.Variants)
 	if err != nil {
 		return r, err
+	}
+	g.reduce(reducer)
+	if r.Reducer = reducer.String(); r.Reducer != meanReducer {
+		r.Reduced = g.reduced()
 	}
 	r.Pairs, r.Passes = g.pairs(r.Variants), g.passes(r.Replications)
 	r.Unsolved, r.Solved = g.extremes()
@@ -88,7 +103,8 @@ func (o Options) of(vs []record.TrialVariant) (Options, error) {
 		if len(vs) < 2 {
 			return o, nil
 		}
-		return Options{vs[1].Name, vs[0].Name}, nil
+		o.First, o.Second = vs[1].Name, vs[0].Name
+		return o, nil
 	}
 	for _, name := range []string{o.First, o.Second} {
 		if !slices.ContainsFunc(vs, func(v record.TrialVariant) bool { return v.Name == name }) {

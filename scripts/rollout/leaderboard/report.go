@@ -27,8 +27,12 @@ type Report struct {
 	Trials       int                   `json:"trials"`
 	Replications int                   `json:"replications"`
 	Variants     []record.TrialVariant `json:"variants"` // the best first
-	Pairs        []Pair                `json:"pairs"`    // of all variants, in that order
-	Passes       []Pass                `json:"passes"`
+	// Reducer makes the score of a task of the scores of its trials, for Pairs and Flips. Reduced are
+	// the means of these scores; it is absent for the mean, which Variants have.
+	Reducer string    `json:"reducer"`
+	Reduced []Reduced `json:"reduced,omitempty"` // in the order of Variants
+	Pairs   []Pair    `json:"pairs"`             // of all variants, in that order
+	Passes  []Pass    `json:"passes"`
 	// Unsolved are the first tasks of which no trial is right, and Solved those of which all are,
 	// under any variant; right is a score of 1 or more.
 	Unsolved Tasks `json:"unsolved"`
@@ -45,6 +49,16 @@ type Report struct {
 type Tasks struct {
 	Count int      `json:"count"`
 	First []string `json:"first"`
+}
+
+// Reduced is the mean over a variant's tasks of what the reducer makes of each, with its 95 %
+// interval.
+type Reduced struct {
+	Variant string   `json:"variant"`
+	Tasks   int      `json:"tasks"` // that have enough trials for the reducer
+	Score   *float64 `json:"score"`
+	Low     *float64 `json:"low"`
+	High    *float64 `json:"high"`
 }
 
 // Pair compares two variants on the tasks that both have a score of: by the mean of a task's
@@ -88,7 +102,7 @@ type Flip struct {
 
 // Side is one of the two variants.
 type Side struct {
-	Mean   float64  `json:"mean"` // of the task's trials
+	Mean   float64  `json:"mean"` // of the task's trials, or what another reducer makes of them
 	Trial  string   `json:"trial_id"`
 	Score  *float64 `json:"score"`
 	Answer string   `json:"answer"` // its beginning; "" of a trial that failed

@@ -36,6 +36,14 @@ func WriteText(w io.Writer, r Report) error {
 				number(v.Worst), number(v.Best))
 		}
 	}
+	if len(r.Reduced) > 0 {
+		b.WriteString("\n")
+		table(&b, "variant\t"+r.Reducer+" of each task\t95 % interval\ttasks", func(row func(...string)) {
+			for _, v := range r.Reduced {
+				row(line(v.Variant), number(v.Score), interval(v.Low, v.High), figures.Count(v.Tasks))
+			}
+		})
+	}
 	if len(r.Pairs) > 0 {
 		b.WriteString("\n")
 		r.writePairs(&b)
