@@ -172,6 +172,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestTasksAreAllAlike holds S4-23: no code branches on the name of a benchmark or on the id of a task.
+func TestTasksAreAllAlike(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`if name == "SWE-bench" {`:                   "names the benchmark SWE-bench",
+		`// as HumanEval does`:                       "names the benchmark HumanEval",
+		`if strings.HasPrefix(t.Task, "django__") {`: "branches on a task",
+		`case strings.Contains(of.Task.ID, "web"):`:  "branches on a task",
+		`if task == "q1" {`:                          "branches on a task",
+		`if t.Task != "" {`:                          "",
+		`x := strings.TrimPrefix(key, "task.")`:      "",
+		`parallelism := "a mode of work"`:            "",
+	} {
+		got, err := CheckText(fstest.MapFS{"shared/a/a.go": {Data: []byte(line)}, "shared/a/a_test.go": {Data: []byte(line)}})
+		if text := strings.Join(got, "\n"); err != nil || (want == "") != (text == "") || !strings.Contains(text, want) ||
+			len(got) > 1 {
+			t.Errorf("%s: %q, %v; want %q", line, got, err, want)
+		}
+	}
+}
+
 func TestCheckText(t *testing.T) {
 	t.Parallel()
 	note, address := "// TO"+"DO: later", "http://169."+"254.169."+"254/"

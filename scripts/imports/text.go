@@ -38,6 +38,18 @@ var cloudWordsAllowed = []string{
 	"scripts/licenses/...",      // lists the shipped programs
 }
 
+// Trials treat all tasks alike: no code knows a benchmark by its name, or branches on what the id of a
+// task is or begins with.
+var (
+	benchmarkName = regexp.MustCompile(`(?i)\b(swe[-_ ]?bench|human[-_ ]?eval|mbpp|gsm8k|mmlu|gpqa|terminal[-_ ]?bench|` +
+		`web[-_ ]?arena|os[-_ ]?world|tau[-_ ]?bench|(live|big)[-_ ]?code[-_ ]?bench)`)
+	taskBranch = regexp.MustCompile(`strings\.\w+\([^,]*\b([tT]ask|[tT]askID|Task\.ID)\b[^,]*, *"|` +
+		`\b([tT]ask|[tT]askID|Task\.ID) *[!=]= *"[^"]`)
+)
+
+// benchmarksAllowed names what it forbids.
+var benchmarksAllowed = []string{"scripts/imports/..."}
+
 // figuresIn are the packages whose sentences people read: package figures formats the numbers of all of them.
 var figuresIn = []string{"functions/diagnosis/...", "functions/status/...", "scripts/rollout/command/...",
 	"scripts/rollout/progress/...", "scripts/rollout/results/...", "scripts/rollout/terminal/...",
@@ -69,14 +81,15 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 // CheckText returns what no file may contain, as "file:line: what is wrong":
 // notes of unfinished work; metadata addresses outside of the drivers; in Go,
 // lines over MaxColumns that a person wrote; and in Go outside of tests, the name of a cloud in a
-// package that is neutral; and there, in the packages that write for people, a
-// number that is formatted without package figures.
+// package that is neutral, the name of a benchmark, and branches on the id of a task; and there, in
+// the packages that write for people, a number that is formatted without package figures.
 func CheckText(tree fs.FS) ([]string, error) {
 	var out []string
 	err := walk(tree, isText, func(name string, content []byte) error {
 		metadata := matchAny(metadataAllowed, path.Dir(name))
 		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
 			!matchAny(cloudWordsAllowed, name)
+		alike := isGo(name) && !strings.HasSuffix(name, "_test.go") && !matchAny(benchmarksAllowed, name)
 		short := isGo(name) && !generated.Match(content)
 		people := isGo(name) && !strings.HasSuffix(name, "_test.go") && matchAny(figuresIn, path.Dir(name))
 		for i, line := range bytes.Split(content, []byte("\n")) {
@@ -96,6 +109,12 @@ func CheckText(tree fs.FS) ([]string, error) {
 			}
 			if neutral && cloudWord.Match(line) {
 				add("names a cloud in a neutral package: move it behind shared/cloud")
+			}
+			if name := benchmarkName.Find(line); alike && name != nil {
+				add("names the benchmark %s: what a benchmark needs is in the config and the tasks", name)
+			}
+			if branch := taskBranch.Find(line); alike && branch != nil {
+				add("%s branches on a task: what a task needs is a member of its line", branch)
 			}
 			if n := utf8.RuneCount(line); short && n > MaxColumns {
 				add("the line has %d characters: break it at %d", n, MaxColumns)
