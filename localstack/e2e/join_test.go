@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,8 +17,18 @@ import (
 	"testing"
 	"time"
 
+	workerprocess "rollout/gpuworker/process"
 	"rollout/localstack/scenarios"
+	"rollout/shared/ca"
+	"rollout/shared/clock"
+	"rollout/shared/config"
 	"rollout/shared/core/run"
+	"rollout/shared/document"
+	"rollout/shared/embedded/machine"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+	"rollout/shared/remote"
+	"rollout/shared/retry"
 )
 
 // joinedInstallation is an installation whose workers join over the network, each through a
@@ -364,4 +375,75 @@ func TestAPIForOtherMachinesSpeaksTLS(t *testing.T) {
 			t.Errorf("with the token %q: %s, want %d", token, answer.Status, want)
 		}
 	}
+}
+
+// A worker whose clock is wrong joins, says so, and takes no work; the others answer everything.
+func TestJoinedWorkerWithAWrongClockTakesNoWork(t *testing.T) {
+	t.Parallel()
+	j := newJoinedInstallation(t, serve(t).url, 1)
+	token, err := ca.ParseToken(j.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, closeClient, err := remote.Join(t.Context(),
+		remote.Options{Address: j.address, Dir: t.TempDir(), Token: token, Clock: clock.System{},
+			Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeClient() }()
+	told, err := c.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := config.ParseDeployment("rollout.toml", told.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Engine = d.Engine.WithURLs([]string{config.EngineMock})
+	var log safeBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	if d, err = workerprocess.ResolveEngine(t.Context(), d, "", c.Secrets(), logger); err != nil {
+		t.Fatal(err)
+	}
+	shutdown, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := workerprocess.Run(t.Context(), workerprocess.Options{
+			Ports: host.Ports{Blobs: c.Objects(), Docs: document.Reliable(c.Documents(), retry.Policy{}),
+				Queues: queue.Reliable(c.Queues(), retry.Policy{}), Clock: clock.Skewed{Offset: time.Minute}, Log: logger,
+				Source: "worker"},
+			Deployment: d, Pool: d.InferPools()[0].Name, Secrets: c.Secrets(), Shutdown: shutdown,
+			Machine: machine.New(machine.Options{Logger: logger}), Scratch: t.TempDir()})
+		ended <- err
+	}()
+	eventually(t, "the worker says that its clock is wrong", func() bool {
+		return strings.Contains(log.String(), "ahead of the store's")
+	})
+	id := j.submit(promptsFile(t, scenarios.MixedPrompts(80)))
+	j.awaitEnd(id)
+	shutdown <- "the test is over"
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text := j.outcome(id).Completions; strings.Contains(text, "mock") {
+		t.Errorf("the worker with the wrong clock has answered:\n%.300s", text)
+	}
+}
+
+// safeBuffer collects text. It is safe for concurrent use.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
