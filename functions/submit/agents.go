@@ -2,6 +2,7 @@ package submit
 
 import (
 	"context"
+	"slices"
 
 	"rollout/shared/artifact"
 	"rollout/shared/config"
@@ -33,10 +34,17 @@ func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) er
 	return nil
 }
 
-// pinAgents freezes the artifacts of the agents among the variants.
-func (s *Submitter) pinAgents(ctx context.Context, variants []config.Variant) (out []record.Artifact, err error) {
+// freezeAgents checks the agents among the run's variants, and freezes their artifacts. What a
+// child has of its parent stays as it was.
+func (s *Submitter) freezeAgents(ctx context.Context, m *record.Manifest) error {
+	variants := m.Config.Variants
+	if err := CheckAgents(s.opts.Deployment.ForPool(m.Pool), variants, s.opts.At.RemoteBucket); err != nil {
+		return err
+	}
+	m.Artifacts = slices.Clone(m.Artifacts)
 	for _, v := range variants {
-		if v.Artifact == "" {
+		frozen := func(a record.Artifact) bool { return a.Variant == v.Name }
+		if v.Artifact == "" || slices.ContainsFunc(m.Artifacts, frozen) {
 			continue
 		}
 		p, err := artifact.Pin(ctx, s.Blobs, v.Artifact)
@@ -44,10 +52,10 @@ func (s *Submitter) pinAgents(ctx context.Context, variants []config.Variant) (o
 			err = fault.WithKind(fault.Invalid, err, "artifact of the variant %s", v.Name)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, record.Artifact{Variant: v.Name, Key: v.Artifact, Content: p.Content.String(), Bytes: p.Bytes,
-			Files: p.Files})
+		m.Artifacts = append(m.Artifacts, record.Artifact{Variant: v.Name, Key: v.Artifact, Content: p.Content.String(),
+			Bytes: p.Bytes, Files: p.Files})
 	}
-	return out, nil
+	return nil
 }

@@ -4,13 +4,18 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/host/hosttest"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
 )
 
 func TestAgentsAreSubmittedOnlyWherePermitted(t *testing.T) {
 	t.Parallel()
-	const config = "schema_version = 1\nkind = 'trials'\n" +
+	const settings = "schema_version = 1\nkind = 'trials'\n" +
 		"[[variant]]\nname = 'v'\ncommand = ['sh']\nartifact = 'agents/a/'\n"
 	for name, c := range map[string]struct {
 		processes, remote, artifact bool
@@ -31,7 +36,7 @@ func TestAgentsAreSubmittedOnlyWherePermitted(t *testing.T) {
 			if c.artifact {
 				hosttest.Put(t, d.Ports, "agents/a/agent", "echo 1")
 			}
-			hosttest.Put(t, d.Ports, "prompts/x.toml", config+c.more)
+			hosttest.Put(t, d.Ports, "prompts/x.toml", settings+c.more)
 			m := d.upload("prompts/x.jsonl", `{"id":"a","prompt":"1"}`+"\n")
 			if (c.want == "") != (m.Refused == "") || !strings.Contains(m.Refused, c.want) {
 				t.Errorf("refused because of %q, want %q", m.Refused, c.want)
@@ -48,5 +53,35 @@ func TestAgentsAreSubmittedOnlyWherePermitted(t *testing.T) {
 				t.Error("the artifact has lost its file")
 			}
 		})
+	}
+}
+
+// A child keeps the artifacts of its parent, whatever is in their place now, and freezes those of
+// the variants that an amendment adds.
+func TestChildrenFreezeTheAgentsThatTheyAdd(t *testing.T) {
+	t.Parallel()
+	for _, permitted := range []bool{true, false} {
+		d := newFixture(t)
+		d.deploy.Trials.Processes = permitted
+		kept := record.Artifact{Variant: "old", Key: "agents/old/", Content: "frozen"}
+		d.ended(func(m *record.Manifest, _ *run.State) {
+			m.Kind, m.Config.Kind = config.KindTrials, config.KindTrials
+			m.Config.Shard = config.DefaultShard()
+			m.Config.Variants = []config.Variant{{Name: "old", Command: []string{"sh"}, Artifact: "agents/old/"}}
+			m.Artifacts = []record.Artifact{kept}
+		})
+		hosttest.Put(t, d.Ports, "agents/new/agent", "echo 1")
+		m := d.request(events.RetryRequested{Run: childID, Parent: string(inputtest.RunID), Amend: &events.Amend{
+			Variants: `[{"name":"new","command":["sh"],"artifact":"agents/new/"}]`}})
+		if !permitted {
+			if !strings.Contains(m.Refused, "does not permit programs") {
+				t.Errorf("refused because of %q", m.Refused)
+			}
+			continue
+		}
+		if m.Refused != "" || len(m.Artifacts) != 2 || m.Artifacts[0] != kept || m.Artifacts[1].Files != 1 ||
+			m.Artifacts[1].Variant != "new" {
+			t.Errorf("%q, %+v", m.Refused, m.Artifacts)
+		}
 	}
 }

@@ -67,6 +67,9 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 		m.Pool, err = kind.PoolOf(s.opts.Deployment, parent)
 	}
 	if err == nil {
+		err = s.freezeAgents(ctx, &m)
+	}
+	if err == nil {
 		err = prices.CheckBudget(s.opts.Deployment, m.Config.Limits, m.Pools())
 	}
 	switch fault.KindOf(err) {

@@ -334,10 +334,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
 		return err
 	}
-	if err := CheckAgents(s.opts.Deployment.ForPool(m.Pool), m.Config.Variants, s.opts.At.RemoteBucket); err != nil {
-		return err
-	}
-	if m.Artifacts, err = s.pinAgents(ctx, m.Config.Variants); err != nil {
+	if err := s.freezeAgents(ctx, m); err != nil {
 		return err
 	}
 	if k.Executor == config.ExecutorInfer {
