@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -224,11 +226,14 @@ func TestTrialsOfAgentsEndWithAVerdict(t *testing.T) {
 	write(t, filepath.Join(dir, "tasks.toml"), agentsConfig)
 	var tasks strings.Builder
 	known := attacks()
-	for name := range known {
+	for _, name := range slices.Sorted(maps.Keys(known)) { // the first is a bad grade
 		fmt.Fprintf(&tasks, "{\"id\":%q,\"prompt\":\"case of %s\",\"attack\":%q,\"target\":%q}\n", name, name, name, sentinel)
 	}
-	id := m.submit(write(t, filepath.Join(dir, "tasks.jsonl"), tasks.String()))
-	eventually(t, "agents run", func() bool { return j.requests() >= 5 || m.hasEnded(id) })
+	file := write(t, filepath.Join(dir, "tasks.jsonl"), tasks.String())
+	wantPreflight(t, m.testInstallation, file)
+	asked := j.requests()
+	id := m.submit(file)
+	eventually(t, "agents run", func() bool { return j.requests() >= asked+5 || m.hasEnded(id) })
 	m.killWorker(id)
 	m.await(id, run.CompletedWithErrors)
 	facts := lines(t, m.trialsFiles(id)[trials.TrialsFile])
@@ -273,5 +278,32 @@ func TestTrialsOfAgentsEndWithAVerdict(t *testing.T) {
 		if strings.Contains(b, sentinel) {
 			t.Fatalf("a request has what is expected: %s", b)
 		}
+	}
+}
+
+// wantPreflight tries the variants before the run: one trial of each, in which the hostile one fails.
+// S4-22.
+func wantPreflight(t *testing.T, i *testInstallation, file string) {
+	t.Helper()
+	p := do(t, 1, "submit", "--dir", i.dir, "--preflight", "--engine", i.engine, "--json", file)
+	var report struct {
+		Tasks     int
+		Artifacts []record.Artifact
+		Smoked    []struct{ Variant, Isolation, Answer, Problem string }
+	}
+	if err := json.Unmarshal([]byte(p.stdoutText()), &report); err != nil {
+		t.Fatalf("%v: %s", err, p.stdoutText())
+	}
+	if report.Tasks != len(attacks()) || len(report.Artifacts) != 2 || len(report.Smoked) != 3 {
+		t.Fatalf("%s", p.stdoutText())
+	}
+	for _, s := range report.Smoked {
+		if s.Variant == "hostile" && s.Problem == "" || s.Variant == "good" && (s.Problem != "" || s.Answer == "") ||
+			(s.Isolation == "") != (s.Variant == "plain") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if runs := i.runs(); len(runs) > 0 {
+		t.Errorf("the preflight has started %d runs", len(runs))
 	}
 }

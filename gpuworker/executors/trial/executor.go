@@ -18,9 +18,9 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
+	"rollout/shared/record"
 	"rollout/shared/trials"
 )
 
@@ -72,7 +72,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	if err != nil {
 		return err
 	}
-	agent, err := x.agent(ctx, s, v)
+	agent, err := x.Artifacts.AgentOf(ctx, s.Manifest, v)
 	if err != nil {
 		return err
 	}
@@ -163,29 +163,21 @@ func refuse(ctx context.Context, s *worker.Shard, err error) error {
 	return err
 }
 
-// agent returns the agent of the variant, with its artifact.
-func (x *Executor) agent(ctx context.Context, s *worker.Shard, v config.Variant) (a Agent, err error) {
-	a = AgentOf(v)
-	for _, pinned := range s.Manifest.Artifacts {
-		if pinned.Variant != v.Name {
-			continue
-		}
-		id, ok := identity.ParseContentID(pinned.Content)
-		if !ok {
-			return a, fault.New(fault.Corrupt, "run %s has the invalid artifact %q", s.Manifest.Run, pinned.Content)
-		}
-		if a.Artifact, err = x.Artifacts.folder(ctx, id); err != nil {
-			return a, err
-		}
-	}
-	return a, nil
-}
-
 // maxKept is how many bytes are kept of each of an agent's streams.
 const maxKept = 4 << 10
 
-// AgentOf returns the agent of a variant, without its artifact.
-func AgentOf(v config.Variant) Agent {
+// TaskOf returns the task of a trial's line, as the variant's agent may see it.
+func TaskOf(m record.Manifest, v config.Variant, line []byte) (Task, error) {
+	t, err := trials.ReadTrial(line)
+	if err != nil {
+		return Task{}, err
+	}
+	file, err := trials.TaskFile(line, v.Shows)
+	return Task{Trial: t.ID, Model: m.ModelURI, Seed: trials.SeedOf(line), JSON: file}, err
+}
+
+// agentOf returns the agent of a variant, without its artifact.
+func agentOf(v config.Variant) Agent {
 	l := v.LimitsOf()
 	wall := time.Duration(l.Seconds) * time.Second
 	return Agent{Args: v.Command, Env: v.Env, Trusted: v.Trusted,
@@ -256,17 +248,12 @@ const (
 // error is one of this worker or of the run: no other trial of the agent can run now.
 func (e *execution) run(ctx context.Context, i int) error {
 	line := e.shard.Lines[i]
-	t, err := trials.ReadTrial(line.Bytes)
-	if err != nil {
-		return err
-	}
-	file, err := trials.TaskFile(line.Bytes, e.variant.Shows)
-	if err != nil {
-		return err
-	}
 	var stopped atomic.Bool
-	task := Task{Trial: t.ID, Model: e.shard.Manifest.ModelURI, Seed: trials.SeedOf(line.Bytes), JSON: file,
-		Begin: e.begin(&stopped)}
+	task, err := TaskOf(e.shard.Manifest, e.variant, line.Bytes)
+	if err != nil {
+		return err
+	}
+	task.Begin = e.begin(&stopped)
 	var wasted int64
 	for try := 1; ; try++ {
 		result, err := e.Runner.Run(ctx, e.agent, task)
@@ -286,7 +273,7 @@ func (e *execution) run(ctx context.Context, i int) error {
 			return e.put(ctx, i, result, try, wasted)
 		}
 		wasted += tokensOf(result)
-		e.Log.WarnContext(ctx, "trial is tried again", observe.KeyRun, e.shard.Manifest.Run, "trial", t.ID,
+		e.Log.WarnContext(ctx, "trial is tried again", observe.KeyRun, e.shard.Manifest.Run, "trial", task.Trial,
 			observe.KeyReason, result.Reason)
 		if err := e.Ready(ctx); err != nil { // others may have a server that is
 			e.shard.AddWastedTokens(wasted, result.Model.Estimated > 0)

@@ -9,12 +9,15 @@ import (
 
 	"rollout/functions/dryrun"
 	"rollout/functions/submit"
+	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/promptsfile"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/embedded/bucket"
+	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/jsonl"
 	"rollout/shared/kind"
 	"rollout/shared/prices"
 	"rollout/shared/record"
@@ -201,4 +204,27 @@ func reportRollout(ctx context.Context, k kind.Kind, a kind.Appended) (r Rollout
 		r.RefusedAt = append(r.RefusedAt, RefusedAt{at.Line, at.Message})
 	}
 	return r, err
+}
+
+// FirstTrials returns the manifest that a run of trials would have, without its artifacts, and the first trial of each
+// variant. It checks what submitting the file does. The folder takes what it needs meanwhile.
+func FirstTrials(
+	ctx context.Context, c config.Run, d config.Deployment, file, folder string,
+) (m record.Manifest, lines [][]byte, err error) {
+	b, err := bucket.Open(filepath.Join(folder, "bucket"), bucket.Options{})
+	if err != nil {
+		return m, nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	all, err := grow(ctx, b, c, d, file, folder)
+	if err != nil {
+		return m, nil, err
+	}
+	r, err := os.Open(all.lines)
+	if err != nil {
+		return m, nil, fault.WithKind(fault.Unavailable, err, "read the trials")
+	}
+	defer r.Close()
+	lines, err = process.SmokeLines(all.Manifest, jsonl.NewScanner(r, jsonl.Options{}))
+	return all.Manifest, lines, err
 }

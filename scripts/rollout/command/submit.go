@@ -47,15 +47,24 @@ func submitCommand(e *Env) *cobra.Command {
 	settings := setFlag(c, "over the config: a `setting` such as sampling.max_tokens=800")
 	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not succeed")
 	dryRun := c.Flags().Bool("dry-run", false, dryRunUsage)
+	tryOut := c.Flags().Bool("preflight", false, preflightUsage)
+	engineURL := c.Flags().String("engine", "", "with --preflight: the `URL` of the server, else that of the config")
 	part := partFlags(c)
-	asJSON := c.Flags().Bool("json", false, "with --dry-run, --sample and --limit: print the result as one JSON object")
+	asJSON := c.Flags().Bool("json", false,
+		"with --dry-run, --preflight, --sample and --limit: print the result as one JSON object")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := part.check(c); err != nil {
 			return err
 		}
 		switch {
-		case *asJSON && !*dryRun && !part.asked():
-			return usage(c, "--json prints what --dry-run, --sample or --limit finds: use it with one of them")
+		case *asJSON && !*dryRun && !*tryOut && !part.asked():
+			return usage(c, "--json prints what --dry-run, --preflight, --sample or --limit finds: use it with one of them")
+		case *tryOut && (*dryRun || *wait || part.asked()):
+			return usage(c, "--preflight starts no run: use it without --dry-run, --wait, --sample and --limit")
+		case *engineURL != "" && !*tryOut:
+			return usage(c, "--engine is for --preflight: workers have the engine of their config")
+		case *tryOut:
+			return e.tryTrials(c, submission{*location, args[0], *configPath, *settings}, *engineURL, *asJSON)
 		case *dryRun && *wait:
 			return usage(c, "--dry-run starts no run that --wait could follow")
 		case *dryRun && part.asked():
