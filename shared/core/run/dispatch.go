@@ -50,7 +50,7 @@ func (d *decider) sendNext() {
 			buffered, d.State.Done.Frontier(), window, full)
 	}
 	window = d.inFlightLimit(d.share(window))
-	d.sendNew(interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())})
+	d.sendNew(interval.Range{Lo: d.NextShard, Hi: min(d.mayBeSent(), d.NextShard+window-d.InFlight.Len())})
 }
 
 // share bounds a window to the run's share of its pools.

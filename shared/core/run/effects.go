@@ -5,6 +5,7 @@ import (
 
 	"rollout/shared/core/cost"
 	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
 )
 
 // Effects are the effects of one step, in the order in which to perform them.
@@ -22,6 +23,8 @@ type effectGroup struct {
 	MicroUSD   int64         `json:"allowance_micro_usd,omitempty"`
 	Why        string        `json:"why,omitempty"`
 	Refused    string        `json:"refused,omitempty"`
+	// Pruned is that of the effect.
+	Pruned schedule.Pruned `json:"pruned,omitempty"`
 }
 
 // MarshalJSON writes the effects as groups.
@@ -30,6 +33,9 @@ func (es Effects) MarshalJSON() ([]byte, error) {
 	for _, e := range es {
 		g := effectGroup{Act: e.Kind, Generation: e.Generation, Urgent: e.Urgent, Allowance: e.Allowance.Tokens,
 			MicroUSD: e.Allowance.MicroUSD, Why: e.Why, Refused: e.Refused}
+		if e.Pruned != nil {
+			g.Pruned = schedule.Pruned{*e.Pruned}
+		}
 		if e.Range != nil {
 			s := interval.Of(*e.Range)
 			g.Ranges = &s
@@ -66,8 +72,11 @@ func (es *Effects) UnmarshalJSON(b []byte) error {
 	var out Effects
 	for _, g := range groups {
 		if g.Ranges == nil {
-			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.allowance(), Why: g.Why,
-				Refused: g.Refused})
+			e := Effect{Kind: g.Act, Generation: g.Generation, Allowance: g.allowance(), Why: g.Why, Refused: g.Refused}
+			if len(g.Pruned) > 0 {
+				e.Pruned = &g.Pruned[0]
+			}
+			out = append(out, e)
 			continue
 		}
 		for _, r := range g.Ranges.Ranges() {

@@ -3,7 +3,6 @@ package run
 import (
 	"slices"
 
-	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
@@ -12,7 +11,7 @@ import (
 // maySkip reports whether dispatch must look at the attributes of shards, because a
 // constraint may hold some back.
 func (s State) maySkip(r Rules) bool {
-	return r.Constraints.NeedAttributes() || !s.Skipped.IsZero() || !s.Pruned.IsZero()
+	return r.Constraints.NeedAttributes() || !s.Skipped.IsZero() || len(s.Pruned) > 0
 }
 
 func (d *decider) maySkip() bool { return d.State.maySkip(d.rules) }
@@ -34,7 +33,7 @@ func ScanPages(s State, w Observed, r Rules, events []Event) []int {
 		}
 	}
 	need := s.scanOf(w, r).Needs(s.Gaps, s.InFlight, finished, s.NextShard)
-	if n, ok := s.Skipped.Next(0); ok && !s.Pruned.IsZero() {
+	if n, ok := s.Skipped.Next(0); ok && len(s.Pruned) > 0 {
 		for k := n / schedule.PageShards; k*schedule.PageShards < min(n+maxPassed, s.NextShard); k++ {
 			if _, known := w.Rows.At(max(n, k*schedule.PageShards)); !known {
 				need = append(need, k)
@@ -49,7 +48,7 @@ func ScanPages(s State, w Observed, r Rules, events []Event) []int {
 // scanOf returns the scan of the run, but for its window.
 func (s State) scanOf(w Observed, r Rules) schedule.Scan {
 	return schedule.Scan{Constraints: r.Constraints, Pruned: s.Pruned, Rows: w.Rows, Outline: w.Outline,
-		Planned: max(s.Shards, w.Shards)}
+		Planned: w.Looks.limit(max(s.Shards, w.Shards))}
 }
 
 // releaseChains lets the next shards of chains be sent whose shard in flight became
@@ -79,24 +78,22 @@ func (d *decider) scan() {
 	}
 }
 
-// maxPruned bounds the ranges of pruned variants, so that the state stays small.
-const maxPruned = 128
+// maxPruned bounds the pruned variants, so that the state stays small.
+const maxPruned = 64
 
 // prune stops sending shards of a variant. Those in flight finish. It returns false
-// for a variant more than the state can hold: its shards are sent, until the caller
-// asks again and the state has room, because variants between pruned ones were pruned.
+// for a variant more than the state can hold: its shards are sent.
 func (d *decider) prune(e Event) bool {
-	next := d.Pruned.Clone()
-	if d.Reason != "" || !next.Add(int(e.Variant)) {
+	if d.Reason != "" || d.Pruned.HasVariant(e.Variant) {
 		return true
 	}
-	if len(next.Ranges()) > maxPruned {
+	if len(d.Pruned) == maxPruned {
 		return false
 	}
-	d.Pruned = next
-	d.Gaps.Prune(e.Variant)
-	d.effect(Effect{Kind: RecordPruned, Range: &interval.Range{Lo: int(e.Variant), Hi: int(e.Variant) + 1},
-		Why: clip(e.Why)})
+	v := schedule.PrunedVariant{Variant: e.Variant, From: e.Shard}
+	d.Pruned = d.Pruned.With(v)
+	d.Gaps.Prune(v)
+	d.effect(Effect{Kind: RecordPruned, Pruned: &v, Why: clip(e.Why)})
 	return true
 }
 
@@ -107,12 +104,12 @@ const maxPassed = 4096
 // because their variant is pruned: they become done without a result. A variant
 // counts once the step before has written its record, which finalize reads.
 func (d *decider) passPruned() {
-	if d.recorded.IsZero() || d.Reason != "" {
+	if len(d.recorded) == 0 || d.Reason != "" {
 		return
 	}
 	for passed := 0; ; passed++ {
 		n := d.State.Done.Frontier()
-		if n >= d.Shards || n < d.NextShard && !d.Skipped.Has(n) {
+		if n >= d.mayBeSent() || n < d.NextShard && !d.Skipped.Has(n) {
 			return
 		}
 		a, known := d.world.Rows.At(n)
@@ -120,7 +117,7 @@ func (d *decider) passPruned() {
 			d.unfinished = true
 			return
 		}
-		if !d.recorded.Has(int(a.Variant)) {
+		if !d.recorded.Has(a.Variant, n) {
 			return
 		}
 		d.State.Done.Set.Add(n)

@@ -107,8 +107,11 @@ func (w *twin) checkConstraints(was, now State) {
 // checkFirstSend checks a shard that is sent for the first time.
 func (w *twin) checkFirstSend(now State, n int) {
 	a := w.attributes(n)
-	if now.Pruned.Has(int(a.Variant)) {
-		w.t.Fatalf("shard %d of the pruned variant %d is sent", n, a.Variant)
+	if now.Pruned.Has(a.Variant, n) {
+		w.t.Fatalf("shard %d of variant %d is sent, of which %v are pruned", n, a.Variant, now.Pruned)
+	}
+	if limit := w.world.Looks.Limit; limit > 0 && n >= limit {
+		w.t.Fatalf("shard %d is sent before the look is decided that it waits for: %+v", n, w.world.Looks)
 	}
 	if !w.rules.Constraints.Chains || a.Chain == 0 {
 		return

@@ -7,9 +7,10 @@ package run
 //	                                        └────▶ the plan is complete ─▶ Finalizing
 
 // PlanOutstanding reports whether planning has something to do now. It has not
-// while a plan that may grow waits for the results of what is planned.
+// while a plan that may grow waits for the results of what is planned, or of what the
+// next look reads.
 func (s State) PlanOutstanding() bool {
-	return !s.Complete && (!s.Growing || s.plannedDone())
+	return !s.Complete && (!s.Growing || s.plannedDone() || s.LooksAsked > s.Looks && s.Reason == "")
 }
 
 // plannedDone reports whether every shard that is planned so far is done.

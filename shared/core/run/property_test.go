@@ -44,7 +44,9 @@ func (w *twin) act() {
 			w.worker(rapid.IntRange(0, len(w.work)-1).Draw(t, "which"), outcome)
 		}
 	case "plan":
-		if !w.world.Complete {
+		if len(w.places) > 0 {
+			w.planLooks()
+		} else if !w.world.Complete {
 			w.world.Shards += rapid.SampledFrom([]int{0, 1, 5, 300}).Draw(t, "planned")
 			w.world.Items = uint64(w.world.Shards)
 			w.world.Complete = w.chance(3, "complete")
@@ -84,8 +86,9 @@ func (w *twin) act() {
 	case "reclaim":
 		w.reclaim()
 	case "prune":
-		if w.chance(4, "really prune") {
-			w.tell(Event{Kind: VariantPruned, Variant: uint32(rapid.IntRange(0, 4).Draw(t, "pruned")), Why: "worse"})
+		if len(w.places) == 0 && w.chance(4, "really prune") {
+			w.tell(Event{Kind: VariantPruned, Variant: uint32(rapid.IntRange(0, 4).Draw(t, "pruned")),
+				Shard: rapid.SampledFrom([]int{0, 0, 1, 40, 200}).Draw(t, "pruned from"), Why: "worse"})
 		}
 	case "noise": // events that have no cause
 		kinds := []EventKind{ShardLost, ShardLost, ShardReleased, ShardReleased, Finalized, InputMissing, InputChanged,
@@ -99,7 +102,10 @@ func (w *twin) act() {
 // whenever it pauses, and reclaim runs. The run must end.
 func (w *twin) settle() {
 	w.desire(false, "")
-	w.world.Complete, w.world.PlanProblem, w.world.Unacknowledged = true, "", 0
+	w.world.Complete, w.world.PlanProblem, w.world.Unacknowledged = len(w.places) == 0 || w.world.Complete, "", 0
+	if len(w.places) > 0 {
+		w.planLooks()
+	}
 	for n, d := range w.docs { // holders that never answer die
 		if d.state == shard.Running {
 			w.docs[n].dead = true
@@ -107,7 +113,8 @@ func (w *twin) settle() {
 	}
 	rounds := 64 + w.world.Shards // a chain's shards are sent one by one
 	for range rounds {
-		if w.load().Phase.Ended() {
+		if s := w.load(); s.Phase.Ended() {
+			w.checkPruned(s)
 			return
 		}
 		for len(w.work) > 0 {
@@ -220,8 +227,9 @@ func TestStateJSON(t *testing.T) {
 	s.Phase, s.Reason, s.Message, s.Warning = Ending, ReasonStopped, "m", "w"
 	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier, s.FailedStreak = 9, 90, true, 5, 5, 2
 	s.InFlight.MarkSent(4, epoch, interval.Range{Lo: 1, Hi: 3})
-	s.Skipped, s.Cursor, s.Pruned = interval.Of(interval.Range{Lo: 0, Hi: 1}), 3, interval.Of(interval.Range{Lo: 7, Hi: 8})
-	s.PrunedShards = 6
+	s.Skipped, s.Cursor = interval.Of(interval.Range{Lo: 0, Hi: 1}), 3
+	s.Pruned, s.PrunedShards = schedule.Pruned{{Variant: 7, From: 4}, {Variant: 9}}, 6
+	s.Looks, s.LooksAsked = 2, 3
 	s.Heads = schedule.Heads{{At: 2, Variant: 1, Chain: 9}, {At: 5, Variant: 3}}
 	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})
 	s.Counts, s.Control, s.Steps = shard.Counts{OK: 20}, 6, 7
@@ -236,7 +244,7 @@ func TestStateJSON(t *testing.T) {
 	checkStateJSON(t, s, first+`"phase":"ending","reason":"stopped","message":"m","warning":"w",`+
 		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,`+
 		`"in_flight":[[4,1735689600000,1,2]],`+
-		`"skipped":[0,1],"heads":[2,1,9,3,3,0],"cursor":3,"pruned":[7,1],"pruned_shards":6,`+
+		`"skipped":[0,1],"heads":[2,1,9,3,3,0],"cursor":3,"pruned":[7,4,9,0],"pruned_shards":6,"looks":2,"looks_asked":3,`+
 		`"done":{"set":[3,2]},"counts":{"ok":20},"streak":2,"control":6,`+
 		`"grace_until":`+at+`,"stop_at":`+at+`,"deadline":`+at+`,"steps":7,"saved_at":`+at+
 		`,"started_at":`+at+`,"ended_at":`+at+
@@ -262,6 +270,10 @@ func TestEffectsRoundTrip(t *testing.T) {
 			if e.Kind != Finalize {
 				lo := rapid.IntRange(0, 20).Draw(t, "lo")
 				e.Range = &interval.Range{Lo: lo, Hi: lo + rapid.IntRange(1, 5).Draw(t, "len")}
+			}
+			if e.Kind == Finalize && rapid.Bool().Draw(t, "prunes") {
+				e = Effect{Kind: RecordPruned, Why: "worse", Pruned: &schedule.PrunedVariant{
+					Variant: rapid.Uint32Range(0, 9).Draw(t, "variant"), From: rapid.IntRange(0, 1e6).Draw(t, "from")}}
 			}
 			es = append(es, e)
 		}

@@ -9,11 +9,12 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// TestPruneWithoutRoomIsRejected prunes every other variant until the state can hold
-// no more, then the variants between, and asks again.
+// TestPruneWithoutRoomIsRejected prunes variants until the state can hold no more.
 func TestPruneWithoutRoomIsRejected(t *testing.T) {
 	t.Parallel()
-	prune := func(variant int) Event { return Event{Kind: VariantPruned, Variant: uint32(variant), Why: "worse"} }
+	prune := func(variant int) Event {
+		return Event{Kind: VariantPruned, Variant: uint32(variant), Shard: 9, Why: "worse"}
+	}
 	world := Observed{Shards: 1, Items: 1}
 	rules := Rules{FailFast: true}
 	s := New(testRun)
@@ -25,23 +26,21 @@ func TestPruneWithoutRoomIsRejected(t *testing.T) {
 		return rejected
 	}
 	for v := range maxPruned {
-		if rejected := step(prune(2 * v)); len(rejected) > 0 {
-			t.Fatalf("variant %d is not pruned: %v", 2*v, rejected)
+		if rejected := step(prune(v)); len(rejected) > 0 {
+			t.Fatalf("variant %d is not pruned: %v", v, rejected)
 		}
 	}
-	last := 2 * maxPruned
-	if rejected := step(prune(last)); len(rejected) != 1 || rejected[0].Variant != uint32(last) || s.Pruned.Has(last) {
-		t.Errorf("pruned %v, rejected %v", s.Pruned.Ranges(), rejected)
+	if rejected := step(prune(maxPruned)); len(rejected) != 1 || rejected[0].Variant != maxPruned ||
+		s.Pruned.HasVariant(maxPruned) {
+		t.Errorf("pruned %v, rejected %v", s.Pruned, rejected)
 	}
 	if !s.Phase.dispatches() {
 		t.Errorf("the run is %s: %s", s.Phase, s.Message)
 	}
-	if rejected := step(prune(0)); len(rejected) > 0 {
-		t.Errorf("a repeated prune is rejected: %v", rejected)
-	}
-	step(prune(1))
-	if rejected := step(prune(last)); len(rejected) > 0 || !s.Pruned.Has(last) {
-		t.Errorf("pruned %v, rejected %v", s.Pruned.Ranges(), rejected)
+	again := prune(0)
+	again.Shard = 3
+	if rejected := step(again); len(rejected) > 0 || s.Pruned.Has(0, 8) || !s.Pruned.Has(0, 9) {
+		t.Errorf("a repeated prune: pruned %v, rejected %v", s.Pruned, rejected)
 	}
 }
 

@@ -125,12 +125,15 @@ type State struct {
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
 	schedule.Gaps                    // the shards below NextShard that constraints held back
-	// Pruned are the variants of which nothing more is sent. PrunedShards is how many of
-	// their shards are done without having been sent.
-	Pruned       interval.Set `json:"pruned,omitzero"`
-	PrunedShards int          `json:"pruned_shards,omitempty"`
-	Done         CommitLog    `json:"done"`
-	Counts       shard.Counts `json:"counts"` // items of role 0, tokens of all roles
+	// Pruned are the variants whose shards are not sent, from which shard on. PrunedShards is
+	// how many of them are done without having been sent.
+	Pruned       schedule.Pruned `json:"pruned,omitempty"`
+	PrunedShards int             `json:"pruned_shards,omitempty"`
+	// Looks is how many looks of the run are decided, and LooksAsked how many were asked for.
+	Looks      int          `json:"looks,omitempty"`
+	LooksAsked int          `json:"looks_asked,omitempty"`
+	Done       CommitLog    `json:"done"`
+	Counts     shard.Counts `json:"counts"` // items of role 0, tokens of all roles
 	// Allowances are what the open shards may spend; nil in a run without a budget.
 	Allowances Allowances `json:"allowances,omitempty"`
 	// ControlMicroUSD is what the functions and the requests to stores cost, in millionths
@@ -216,8 +219,8 @@ const (
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
 	Replan   EffectKind = "replan"   // ask the function plan to continue
 	Finalize EffectKind = "finalize" // ask the function finalize to write the output files
-	// RecordPruned writes the record that the variants of Range are pruned, for the
-	// reason Why.
+	// RecordPruned writes the record that the variant in Pruned is pruned, for the reason
+	// Why.
 	RecordPruned EffectKind = "pruned"
 	// Continue evaluates the run again at once: the step had looked at as many shards
 	// as one step may.
@@ -227,12 +230,13 @@ const (
 // Effect is one action to perform after the state is saved.
 type Effect struct {
 	Kind       EffectKind
-	Range      *interval.Range // of Send and Seal: shards; of RecordPruned: variants; nil otherwise
-	Generation int             // of Send
-	Urgent     bool            // of Send: to the queue that workers ask first
-	Allowance  cost.Spend      // of Send: what each shard may spend; zero in a run without a budget
-	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
-	Refused    string          // of SetPause: what all requests met, if that is why
+	Range      *interval.Range         // of Send and Seal: shards; nil otherwise
+	Pruned     *schedule.PrunedVariant // of RecordPruned; nil otherwise
+	Generation int                     // of Send
+	Urgent     bool                    // of Send: to the queue that workers ask first
+	Allowance  cost.Spend              // of Send: what each shard may spend; zero in a run without a budget
+	Why        string                  // of SetPause, SetEnd, Seal and RecordPruned
+	Refused    string                  // of SetPause: what all requests met, if that is why
 }
 
 // EventKind is what an event reports. Example: "done".
@@ -253,7 +257,7 @@ const (
 	// RequestsRefused pauses the run, unless another worker has answers: no request of the
 	// one that reports it is answered. Outcome names what they met.
 	RequestsRefused EventKind = "refused"
-	VariantPruned   EventKind = "pruned" // send nothing more of Variant, for the reason Why
+	VariantPruned   EventKind = "pruned" // send no shard of Variant from Shard on, for the reason Why
 )
 
 // Event is one report about a run. Which fields hold a value depends on Kind.
@@ -285,6 +289,7 @@ type Observed struct {
 	Roles          []RolePlan // by role, from role 0 on; empty in a run of one role
 	Growing        bool       // all of it is merged, and more may be appended
 	Sources        int        // the objects that it has ranges of
+	Looks          Looks      // of a run that prunes
 	PlanProblem    string     // why planning cannot continue; "" if it can
 	PlanProblemEnd Reason     // why the run must end because of the problem; "" to pause it
 	// PlanProblemControl is the control sequence under which planning met the

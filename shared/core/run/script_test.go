@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -185,8 +186,15 @@ func (s *fixture) print(n State, rejected []Event) {
 	if !n.Skipped.IsZero() {
 		field("skipped", spans(n.Skipped.Ranges()))
 	}
-	if !n.Pruned.IsZero() {
-		field("pruned", spans(n.Pruned.Ranges()))
+	var pruned []string
+	for _, v := range n.Pruned {
+		pruned = append(pruned, fmt.Sprintf("%d from %d", v.Variant, v.From))
+	}
+	if len(pruned) > 0 {
+		field("pruned", fmt.Sprint(pruned))
+	}
+	if n.LooksAsked > 0 {
+		field("looks", fmt.Sprintf("%d of %d", n.Looks, n.LooksAsked))
 	}
 	field("reason", string(n.Reason))
 	field("frozen", strconv.Itoa(n.FrozenFrontier))
@@ -211,6 +219,9 @@ func (s *fixture) print(n State, rejected []Event) {
 		text := string(e.Kind)
 		if e.Range != nil {
 			text += " " + span(*e.Range)
+		}
+		if e.Pruned != nil {
+			text += fmt.Sprintf(" %d from %d", e.Pruned.Variant, e.Pruned.From)
 		}
 		if e.Kind == Send {
 			text += fmt.Sprintf(" gen=%d", e.Generation)
@@ -267,11 +278,18 @@ func (s *fixture) command(words []string) error {
 			return schedule.Attributes{Variant: uint32(n % variants), Chain: uint32(n/variants%chains) + 1, Items: 1}
 		}
 	case "prune":
-		var v int
-		if err := atoi(args[0], &v); err != nil {
+		var v, from int
+		if err := errors.Join(atoi(args[0], &v), atoi(cmp.Or(opts["from"], "0"), &from)); err != nil {
 			return err
 		}
-		s.pending = append(s.pending, Event{Kind: VariantPruned, Variant: uint32(v), Why: "it is worse"})
+		s.pending = append(s.pending, Event{Kind: VariantPruned, Variant: uint32(v), Shard: from, Why: "it is worse"})
+	case "looks": // how many are decided, the place of the next one, and that of the one behind it
+		var err [3]error
+		l := &s.world.Looks
+		for i, to := range []*int{&l.Decided, &l.Next, &l.Limit} {
+			err[i] = atoi(args[i], to)
+		}
+		return errors.Join(err[:]...)
 	case "answer-all-but":
 		var slow, steps int
 		if err := atoi(args[0], &slow); err != nil {
@@ -374,7 +392,7 @@ func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error 
 }
 
 func (s *fixture) setPlan(opts map[string]string, flags map[string]bool) error {
-	s.world.Complete = flags["complete"]
+	s.world.Complete, s.world.Growing = flags["complete"], flags["growing"]
 	s.world.PlanProblem, s.world.PlanProblemEnd = opts["problem"], Reason(opts["ends"])
 	s.world.PlanProblemControl = s.world.Sequence
 	if v, ok := opts["shards"]; ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
 )
 
 // Step returns the next state of a run. It takes the saved state s, whose Effects
@@ -30,13 +31,13 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	s.InFlight = s.InFlight.Clone()
 	s.Allowances = slices.Clone(s.Allowances)
 	s.Roles = cloneRoles(s.Roles)
-	s.Gaps, s.Pruned = s.Gaps.Clone(), s.Pruned.Clone()
+	s.Gaps = s.Gaps.Clone()
 	s.Steps++
 	s.SavedAt = now
 	if s.Phase.Ended() {
 		return s, nil
 	}
-	d := decider{State: s, world: w, rules: r, now: now, recorded: s.Pruned.Clone()}
+	d := decider{State: s, world: w, rules: r, now: now, recorded: s.Pruned}
 	d.Deadline = r.Deadline
 	if d.Phase != Finalizing { // the output files are written from the plan as it was
 		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning made progress
@@ -48,6 +49,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 		d.Growing = w.Growing && !d.Complete
 		d.State = d.State.WithRoles(w.Roles)
+		d.countLooks()
 	}
 	for _, e := range events {
 		if d.take(e) {
@@ -78,12 +80,12 @@ type decider struct {
 	world            Observed
 	rules            Rules
 	now              time.Time
-	retryOutstanding bool         // request a missing plan or missing files again
-	resumed          bool         // send every open shard again
-	toResend         interval.Set // shards to send again
-	finished         []int        // shards that left flight in this step
-	recorded         interval.Set // variants whose pruning record is written
-	unfinished       bool         // the step has looked at as many shards as one step may
+	retryOutstanding bool            // request a missing plan or missing files again
+	resumed          bool            // send every open shard again
+	toResend         interval.Set    // shards to send again
+	finished         []int           // shards that left flight in this step
+	recorded         schedule.Pruned // those whose record is written
+	unfinished       bool            // the step has looked at as many shards as one step may
 }
 
 func (d *decider) effect(e Effect) { d.Effects = append(d.Effects, e) }
@@ -281,9 +283,10 @@ func (d *decider) settle() {
 // without this delay it and coordinate could feed each other (I8).
 const planSilence = 2 * time.Minute
 
-// requestPlan asks planning to continue after a resume, when it was silent for
-// planSilence, and when the plan may grow. before is the time of the run's last step.
+// requestPlan asks planning to continue after a resume, when it was silent for planSilence,
+// when the plan may grow, and when a look is due. before is the time of the run's last step.
 func (d *decider) requestPlan(before time.Time) {
+	looks := d.lookDue()
 	if !d.PlanOutstanding() || !d.Phase.dispatches() && d.Phase != Ending {
 		return
 	}
@@ -294,7 +297,7 @@ func (d *decider) requestPlan(before time.Time) {
 	case d.retryOutstanding && silent:
 		d.Retries++
 	}
-	if grows := d.growthDue(); grows || d.resumed || d.retryOutstanding && silent {
+	if grows := d.growthDue(); grows || looks || d.resumed || d.retryOutstanding && silent {
 		d.effect(Effect{Kind: Replan})
 	}
 }

@@ -35,6 +35,9 @@ type twin struct {
 	attributes func(n int) schedule.Attributes
 	rounds     int
 	recorded   map[uint32]bool
+	// A run that prunes has the places of its looks, and what they have pruned so far.
+	places []int
+	pruned map[uint32]int
 }
 
 // doc is a shard's document. Its counts follow from its number, so that
@@ -63,6 +66,9 @@ func newTwin(t *rapid.T) *twin {
 		}}
 	if rapid.IntRange(0, 4).Draw(t, "deadline") == 0 {
 		w.rules.Deadline = epoch.Add(5 * time.Minute)
+	}
+	if w.chance(3, "looks") {
+		w.drawLooks()
 	}
 	w.save(New(testRun))
 	return w
@@ -108,7 +114,7 @@ func (w *twin) coordinate(faults bool) {
 		w.perform(s.Effects)
 		w.fresh = true
 	}
-	batch := slices.Clone(w.news)
+	batch := append(w.newlyPruned(s), w.news...)
 	if faults {
 		batch = rapid.Permutation(batch).Draw(w.t, "order")
 	}
@@ -155,8 +161,10 @@ func (w *twin) perform(es Effects) {
 		case Finalize:
 			w.final = true
 		case RecordPruned:
-			w.recorded[uint32(e.Range.Lo)] = true
+			w.recorded[e.Pruned.Variant] = true
 			w.tell(Event{Kind: Reevaluate})
+		case Replan:
+			w.look()
 		case Continue:
 			w.tell(Event{Kind: Reevaluate})
 		}
@@ -293,7 +301,7 @@ func (w *twin) checkCounts(s State) {
 	var sum decider
 	for _, r := range s.Done.Set.Ranges() {
 		for n := r.Lo; n < r.Hi; n++ {
-			if w.docs[n] == nil && w.recorded[w.attributes(n).Variant] && s.Pruned.Has(int(w.attributes(n).Variant)) {
+			if w.docs[n] == nil && w.recorded[w.attributes(n).Variant] && s.Pruned.Has(w.attributes(n).Variant, n) {
 				sum.countPruned(w.attributes(n))
 				continue
 			}

@@ -135,7 +135,7 @@ func (s Scan) Needs(g Gaps, f InFlight, finished []int, next int) (pages []int) 
 		}
 		for more > 0 {
 			n, ok := s.candidate(&g, l, at)
-			if !ok {
+			if !ok || s.Pruned.Has(l.variant, n) {
 				return
 			}
 			if page, known := s.Rows.page(n); !known {

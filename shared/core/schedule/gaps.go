@@ -22,6 +22,7 @@ import (
 //   - Any other shard belongs to the rest of its variant, lane (v, 0). If the rest has
 //     a head, no such shard is skipped before it; if it has none, no such shard is
 //     skipped.
+//   - Pruned shards are skipped, and no head searches for them.
 //
 // So the first shard of a lane that a search meets from its head on is the first of
 // the lane that was not sent: chains keep their order, and every skipped shard is
@@ -90,10 +91,10 @@ func (g *Gaps) Release(finished []int, rows Pages, c Constraints) {
 	slices.SortFunc(g.Heads, Head.compare)
 }
 
-// Prune drops the heads of a variant of which nothing more is sent. Its shards stay
-// skipped.
-func (g *Gaps) Prune(variant uint32) {
-	g.Heads = slices.DeleteFunc(g.Heads, func(h Head) bool { return h.Variant == variant })
+// Prune drops the heads that search for shards of a variant which are not sent any more. The
+// shards stay skipped.
+func (g *Gaps) Prune(v PrunedVariant) {
+	g.Heads = slices.DeleteFunc(g.Heads, func(h Head) bool { return h.Variant == v.Variant && h.At >= v.From })
 }
 
 // MarshalJSON writes [gap,variant,chain,gap,variant,chain,…]: each shard as the

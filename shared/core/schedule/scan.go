@@ -33,12 +33,12 @@ const (
 // search of its lane jumps to its page with the Outline.
 type Scan struct {
 	Constraints Constraints
-	Pruned      interval.Set // variants of which nothing more is sent
-	Rows        Pages        // of the pages that Needs names
-	Outline     Outline      // of as many pages as are known
-	Planned     int          // how many shards are planned
-	Window      int          // how many shards may be in flight
-	Done        int          // how many ranges of shards are done
+	Pruned      Pruned
+	Rows        Pages   // of the pages that Needs names
+	Outline     Outline // of as many pages as are known
+	Planned     int     // how many shards are planned, and may be sent
+	Window      int     // how many shards may be in flight
+	Done        int     // how many ranges of shards are done
 }
 
 // Picked is what a scan decided.
@@ -146,7 +146,7 @@ func (p *pass) reopen(f InFlight) {
 		if !known {
 			return
 		}
-		if !p.Pruned.Has(int(a.Variant)) {
+		if !p.Pruned.Has(a.Variant, n) {
 			p.open(Head{At: n, Variant: a.Variant})
 			return
 		}
@@ -267,7 +267,7 @@ func (p *pass) sendFound(searches []*search) bool {
 // is none, or the scan ends before it: then the next one goes on from there.
 func (p *pass) find(s *search) bool {
 	switch {
-	case p.Pruned.Has(int(s.Variant)), s.Chain != 0 && !p.Constraints.Chains:
+	case p.Pruned.Has(s.Variant, s.At), s.Chain != 0 && !p.Constraints.Chains:
 		p.end(s)
 		return false
 	case p.isFull(s.Variant), p.busy[s.lane()]:
@@ -275,7 +275,7 @@ func (p *pass) find(s *search) bool {
 	}
 	for {
 		n, ok := p.candidate(p.gaps, s.lane(), s.At)
-		if !ok {
+		if !ok || p.Pruned.Has(s.Variant, n) {
 			p.end(s)
 			return false
 		}
@@ -291,6 +291,10 @@ func (p *pass) find(s *search) bool {
 		for {
 			if s.At, ok = page.skipped(p.gaps, s.lane(), s.At); !ok {
 				break
+			}
+			if p.Pruned.Has(s.Variant, s.At) {
+				p.end(s)
+				return false
 			}
 			s.found = page.Rows[s.At-page.First]
 			if l := s.found.lane(p.Constraints.Chains); l == s.lane() || !p.busy[l] && p.byLane[l] == nil {
@@ -360,7 +364,7 @@ func (p *pass) keep(n int) bool {
 func (p *pass) admit(a Attributes) (admitted, full bool) {
 	l := a.lane(p.Constraints.Chains)
 	rest := lane{a.Variant, 0}
-	if p.Pruned.Has(int(a.Variant)) || p.busy[l] || p.byLane[l] != nil || p.byLane[rest] != nil {
+	if p.Pruned.Has(a.Variant, p.NextShard) || p.busy[l] || p.byLane[l] != nil || p.byLane[rest] != nil {
 		return false, false
 	}
 	if p.isFull(a.Variant) {
