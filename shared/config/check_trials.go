@@ -9,7 +9,8 @@ import (
 // another kind of run.
 func (r Run) checkTrials(c *checker, at string) {
 	if r.Kind != KindTrials {
-		for _, f := range []optionalKey{{"design", r.Design != nil}, {"variant", r.Variants != nil}} {
+		for _, f := range []optionalKey{{"design", r.Design != nil}, {"variant", r.Variants != nil},
+			{"pruning", r.Pruning != nil}} {
 			if f.set {
 				c.add(under(at, f.name), "applies only to trials, and this run is a %s: set kind = %q, or remove the table",
 					nounOf(r.Kind), KindTrials)
@@ -22,6 +23,7 @@ func (r Run) checkTrials(c *checker, at string) {
 	}
 	r.DesignOf().check(c, under(at, "design"))
 	r.checkVariants(c, under(at, "variant"))
+	r.checkPruning(c, under(at, "pruning"))
 	for i, g := range r.Grades {
 		field := element(under(at, "grade"), i)
 		if g.Kind == GradeJudge {

@@ -148,7 +148,8 @@ func allSettings() (out []setting) {
 	reflection, gate := DefaultReflection(), DefaultGate()
 	run.Reflection, run.Gate = &reflection, &gate
 	design := DefaultDesign()
-	run.Design = &design
+	pruning := DefaultPruning()
+	run.Design, run.Pruning = &design, &pruning
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}

@@ -38,9 +38,10 @@ type Run struct {
 	// guidance must show; nil means the defaults.
 	Reflection *Reflection `toml:"reflection" json:"reflection,omitempty"`
 	Gate       *Gate       `toml:"gate" json:"gate,omitempty"`
-	// Design and Variants are nil unless Kind is KindTrials; nil means the defaults.
+	// Design, Variants and Pruning are nil unless Kind is KindTrials; nil means the defaults.
 	Design   *Design   `toml:"design" json:"design,omitempty"`
 	Variants []Variant `toml:"variant" json:"variant,omitempty"`
+	Pruning  *Pruning  `toml:"pruning" json:"pruning,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots

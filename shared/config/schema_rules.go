@@ -218,7 +218,12 @@ func schemaRules() map[string]schemaRule {
 		"Design.replications": between(1, maxReplications), "Design.seed": seed,
 		"Design.order":           choice(TrialsByTask, TrialsByVariant, TrialsInterleaved, TrialsRandom),
 		"Design.max_concurrency": between(0, MaxTrials), "Design.chain": texts(maxMemberPath),
-		"Variant.name": named(maxGraderName, "_"), "Variant.system": texts(maxPromptText),
+		"Pruning.rule":  choice(PruneOff, PruneFixed, PruneRace, PruneHalving),
+		"Pruning.looks": between(0, maxLooks), "Pruning.min_tasks": between(2, MaxTrials), "Pruning.alpha": over(0, 0.5),
+		"Pruning.spending": choice(SpendEvenly, SpendLate), "Pruning.test": choice(TestAuto, TestWilcoxon, TestMcNemar),
+		"Pruning.below": between(-maxWeight, maxWeight), "Pruning.eta": between(2, maxEta),
+		"Pruning.grader": texts(maxGraderName),
+		"Variant.name":   named(maxGraderName, "_"), "Variant.system": texts(maxPromptText),
 		"Variant.prompt": texts(maxPromptText), "Variant.max_parallel_trials": between(0, MaxTrials),
 
 		"Variant.command": {maxItems: maxCommand, maxLength: maxText}, "Variant.artifact": {maxLength: maxText},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -258,6 +259,16 @@ func baseOf(name, path string) map[string]any {
 		base["reflection"] = map[string]any{}
 	case first == "design", first == "variant":
 		base["kind"] = KindTrials
+	case first == "pruning", strings.HasPrefix(path, "defaults.pruning."):
+		rule := map[string]string{"below": PruneFixed, "eta": PruneHalving}[path[strings.LastIndexByte(path, '.')+1:]]
+		table := map[string]any{"kind": KindTrials, "pruning": map[string]any{"rule": cmp.Or(rule, PruneRace)},
+			"variant": []map[string]any{{"name": "v"}, {"name": "w"}},
+			"grade":   []map[string]any{{"name": "g", "kind": GradeExact, "expected": "x"}}}
+		if first == "pruning" {
+			maps.Copy(base, table)
+		} else {
+			base["defaults"] = table
+		}
 	case strings.Contains(path, "grade[]"):
 		kind := GradeJudge
 		if strings.Contains(path, "tolerance") {
@@ -289,6 +300,7 @@ func ofMachines(path string) bool {
 var together = map[string]bool{
 	"worker.max_in_flight 1": true, "gate.tickets 2": true, "gate.resamples 1": true, "gate.share 0.6": true,
 	"pool[].machines cloud-run": true, "pool[].provisioning": true, // as the provider can
+	"pruning.rule fixed": true, // it needs a bound
 	"reflection.sampling.n": true, "reflection.sampling.seed": true, // of a table that reflections share
 	"variant[].sampling.n": true, "variant[].sampling.seed": true, "variant[].sampling.logprobs": true, // and variants
 }

@@ -5,7 +5,27 @@ import (
 	"testing"
 )
 
-const trialsHead = "schema_version = 1\nkind = 'trials'\n[[variant]]\nname = 'v'\n"
+const (
+	trialsHead  = "schema_version = 1\nkind = 'trials'\n[[variant]]\nname = 'v'\n"
+	aGrader     = "[[grade]]\nname = 'g'\nkind = 'exact'\nexpected = 'answer'\n"
+	twoVariants = "[[variant]]\nname = 'w'\n" + aGrader
+)
+
+func TestLooksAreThoseOfTheRule(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]int{
+		"":                                     0,
+		"[pruning]\nrule = 'race'":             10,
+		"[pruning]\nrule = 'race'\nlooks = 3":  3,
+		"[pruning]\nrule = 'halving'":          3,
+		"[pruning]\nrule = 'halving'\neta = 5": 1,
+	} {
+		src = trialsHead + twoVariants + "[[variant]]\nname = 'x'\n[[variant]]\nname = 'y'\n[[variant]]\nname = 'z'\n" + src
+		if got, err := ParseRun("x.toml", []byte(src)); err != nil || got.LooksOf() != want || got.Prunes() != (want > 0) {
+			t.Errorf("%s: %d looks, want %d; %v", src, got.LooksOf(), want, err)
+		}
+	}
+}
 
 func TestTrialsNeedAVariantAndNoMore(t *testing.T) {
 	t.Parallel()
@@ -57,13 +77,34 @@ func TestTrialsProblems(t *testing.T) {
 			`grade[0].expected: "prompt" is what the model is asked`},
 		"a judge": {"[[grade]]\nname = 'g'\nkind = 'judge'\nprompt = '{answer}'\nrange = [0, 1]",
 			"grade[0].kind: trials have no judges in this version"},
-		"a dialect":        {"[input]\ndialect = 'openai'", "input.dialect: does not apply to trials"},
-		"dedupe":           {"[dedupe]\nenabled = true", "dedupe: does not apply to trials"},
-		"n":                {"[sampling]\nn = 2", "sampling.n: does not apply to trials: set design.replications"},
-		"seed":             {"[sampling]\nseed = 2", "sampling.seed: does not apply to trials: set design.seed"},
-		"items of a shard": {"[shard]\nitems = 9", "shard.items: does not apply to trials"},
-		"no chats":         {"[request]\nendpoint = 'completions'", "request.endpoint: tasks are asked as chats"},
-		"a mission":        {"[[mission]]\nname = 'm'", "mission: applies only to a rollout"},
+		"a dialect":              {"[input]\ndialect = 'openai'", "input.dialect: does not apply to trials"},
+		"dedupe":                 {"[dedupe]\nenabled = true", "dedupe: does not apply to trials"},
+		"n":                      {"[sampling]\nn = 2", "sampling.n: does not apply to trials: set design.replications"},
+		"seed":                   {"[sampling]\nseed = 2", "sampling.seed: does not apply to trials: set design.seed"},
+		"items of a shard":       {"[shard]\nitems = 9", "shard.items: does not apply to trials"},
+		"no chats":               {"[request]\nendpoint = 'completions'", "request.endpoint: tasks are asked as chats"},
+		"a rule by another name": {"[pruning]\nrule = 'races'", `pruning.rule: "races" is not a valid rule; did you mean "race"?`},
+		"pruning without scores": {"[[variant]]\nname = 'w'\n[pruning]\nrule = 'race'",
+			"pruning.rule: variants are left out by their scores: add a table [[grade]]"},
+		"pruning of one variant": {aGrader + "[pruning]\nrule = 'race'", "pruning.rule: a single variant has none"},
+		"pruning variant by variant": {twoVariants + "[design]\norder = 'variant'\n[pruning]\nrule = 'race'",
+			`pruning.rule: variants are compared while all of them advance: set design.order to another one than "variant"`},
+		"a grader that is missing": {twoVariants + "[pruning]\nrule = 'race'\ngrader = 'h'",
+			`pruning.grader: "h" is not a valid grader`},
+		"no bound": {twoVariants + "[pruning]\nrule = 'fixed'", "pruning.below: missing: set the mean score below which"},
+		"a bound of a race": {twoVariants + "[pruning]\nrule = 'race'\nbelow = 0.5",
+			`pruning.below: does not apply to the rule "race": set rule = "fixed"`},
+		"a race without a rule": {"[pruning]\nalpha = 0.1", `pruning.alpha: does not apply to the rule "off": set rule = "race"`},
+		"no alpha":              {twoVariants + "[pruning]\nrule = 'race'\nalpha = 0", "pruning.alpha: must be above 0 and at most 0.5"},
+		"a large alpha":         {twoVariants + "[pruning]\nrule = 'race'\nalpha = 0.6", "pruning.alpha: must be above 0"},
+		"a test by another name": {twoVariants + "[pruning]\nrule = 'race'\ntest = 't'",
+			`pruning.test: "t" is not a valid test`},
+		"a misspelt spending": {twoVariants + "[pruning]\nrule = 'race'\nspending = 'pocok'",
+			`pruning.spending: "pocok" is not a valid spending; did you mean "pocock"?`},
+		"too many looks": {twoVariants + "[pruning]\nrule = 'race'\nlooks = 33", "pruning.looks: must be between 0 and 32"},
+		"one task":       {twoVariants + "[pruning]\nrule = 'race'\nmin_tasks = 1", "pruning.min_tasks: must be between 2"},
+		"an eta of one":  {twoVariants + "[pruning]\nrule = 'halving'\neta = 1", "pruning.eta: must be between 2 and 64"},
+		"a mission":      {"[[mission]]\nname = 'm'", "mission: applies only to a rollout"},
 	} {
 		_, err := ParseRun("x.toml", []byte(trialsHead+c.src+"\n"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -77,6 +118,7 @@ func TestOtherKindsHaveNoVariants(t *testing.T) {
 	for src, want := range map[string]string{
 		"schema_version = 1\n[[variant]]\nname = 'v'\n": "variant: applies only to trials, and this run is a batch",
 		"schema_version = 1\n[design]\nseed = 1\n":      "design: applies only to trials, and this run is a batch",
+		"schema_version = 1\n[pruning]\nlooks = 1\n":    "pruning: applies only to trials, and this run is a batch",
 		"schema_version = 1\nkind = 'trials'\n":         "variant: missing: add a table [[variant]] with a name",
 	} {
 		if _, err := ParseRun("x.toml", []byte(src)); err == nil || !strings.Contains(err.Error(), want) {
