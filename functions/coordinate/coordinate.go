@@ -158,10 +158,11 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			pending = append(pending[:len(pending):len(pending)], follow...)
 		}
 		rules := c.rules(l)
-		observed, err := c.observe(ctx, l, rules, pending)
+		observed, pruned, err := c.observe(ctx, l, rules, pending)
 		if err != nil {
 			return nil, err
 		}
+		pending = append(pruned, pending...)
 		if pending, err = c.withRoles(ctx, l.manifest, pending); err != nil {
 			return nil, err
 		}

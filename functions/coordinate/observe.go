@@ -15,31 +15,32 @@ import (
 
 // observe reads the documents on which the run's next step depends: plan, control
 // and heartbeats, and the attributes of the shards that it may look at. An ended run
-// depends on none; it takes no part of its pools any more.
-func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs []run.Event) (run.Observed, error) {
-	var w run.Observed
+// depends on none; it takes no part of its pools any more. pruned are the events of what looks
+// have pruned and the state does not have.
+func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs []run.Event) (w run.Observed,
+	pruned []run.Event, err error) {
 	id := l.state.Run
 	if l.state.Phase.Ended() {
 		// A process that remembered the run as running may have entered it again just now.
 		_, err := c.enter(ctx, l, nil)
-		return w, err
+		return w, nil, err
 	}
 	if l.state.Complete {
 		w.Shards, w.Items, w.Complete = l.state.Shards, l.state.Items, true
 		for _, r := range l.state.Roles {
 			w.Roles = append(w.Roles, r.RolePlan)
 		}
-	} else if err := c.observePlan(ctx, l, &w); err != nil {
-		return w, err
+	} else if pruned, err = c.observePlan(ctx, l, &w); err != nil {
+		return w, nil, err
 	}
 	if !r.Constraints.NeedAttributes() { // else the attributes say it
 		if err := c.observeKept(ctx, l, &w); err != nil {
-			return w, err
+			return w, nil, err
 		}
 	}
 	var ctl record.Control
 	if _, _, err := host.Load(ctx, c.Docs, record.ControlKey(id), &ctl); err != nil {
-		return w, err
+		return w, nil, err
 	}
 	w.Sequence, w.ControlAt, w.ControlReason = ctl.Sequence, ctl.At, ctl.Reason
 	switch ctl.Desired {
@@ -49,20 +50,26 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ctl.Text
 	}
 	if err := c.observeWorkers(ctx, l, &w, onlyCounts(l.state, w, evs)); err != nil {
-		return w, err
+		return w, nil, err
 	}
-	return w, c.attrs.observe(ctx, l.state, l.manifest.Parent != nil, &w, r, evs)
+	return w, pruned, c.attrs.observe(ctx, l.state, l.manifest.Parent != nil, &w, r, evs)
 }
 
-// observePlan reads how far planning is, and its problem.
-func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observed) error {
+// observePlan reads how far planning is, its problem, and what its looks have pruned.
+func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observed) (pruned []run.Event, err error) {
 	var p record.Plan
 	_, found, err := host.Load(ctx, c.Docs, record.PlanKey(l.state.Run), &p)
 	if err != nil || !found {
-		return err
+		return nil, err
 	}
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
 	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
+	if l.kind.Prunes(l.manifest.Config) {
+		if p.Appended == nil || !p.AllMerged() {
+			w.Shards, w.Items = 0, 0 // looks are laid out over all shards: none is sent before
+		}
+		w.Looks = p.LooksOf(l.kind.PlacesOf(l.manifest.Config, w.Shards))
+	}
 	w.PlanProblem, w.PlanProblemControl, w.Roles = p.Problem, p.Control, p.Roles
 	if p.Inherited != nil {
 		w.KeptCounts = p.Inherited.Kept
@@ -73,7 +80,13 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	case record.InputBroken:
 		w.PlanProblemEnd = run.ReasonInputBroken
 	}
-	return nil
+	for _, v := range p.Pruned {
+		if !l.state.Pruned.HasVariant(v.Variant) {
+			pruned = append(pruned, run.Event{Kind: run.VariantPruned, Variant: v.Variant, Shard: v.From, Why: v.Why,
+				MessageIndex: fromSelf})
+		}
+	}
+	return pruned, nil
 }
 
 // observeWorkers counts how many shards the pools that the run needs now can hold,

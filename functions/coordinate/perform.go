@@ -12,6 +12,7 @@ import (
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/scaling"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -71,7 +72,7 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded, demand *sentWork) 
 		case run.Finalize:
 			err = c.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
 		case run.RecordPruned:
-			follow, err = append(follow, evaluate), c.recordPruned(ctx, id, *e.Range, e.Why)
+			follow, err = append(follow, evaluate), c.recordPruned(ctx, id, *e.Pruned, e.Why)
 		case run.Continue:
 			follow = append(follow, evaluate)
 		default:
@@ -91,16 +92,14 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded, demand *sentWork) 
 // evaluate is the follow-up event of an effect after which another step may do more.
 var evaluate = run.Event{Kind: run.Reevaluate, MessageIndex: fromSelf}
 
-// recordPruned writes the records of pruned variants, unless they exist.
-func (c *Coordinator) recordPruned(ctx context.Context, id identity.RunID, variants interval.Range, why string) error {
-	for v := variants.Lo; v < variants.Hi; v++ {
-		body := record.Encode(record.PrunedVariant{Schema: record.Schema, Run: id, Variant: uint32(v), Why: why})
-		_, err := c.Blobs.Put(ctx, record.PrunedKey(id, uint32(v)), bytes.NewReader(body), blob.PutOptions{CreateOnly: true})
-		if err != nil && !fault.Is(err, fault.Conflict) {
-			return err
-		}
+// recordPruned writes the record of a pruned variant, unless it exists.
+func (c *Coordinator) recordPruned(ctx context.Context, id identity.RunID, v schedule.PrunedVariant, why string) error {
+	body := record.Encode(record.PrunedVariant{Schema: record.Schema, Run: id, Variant: v.Variant, From: v.From, Why: why})
+	_, err := c.Blobs.Put(ctx, record.PrunedKey(id, v.Variant), bytes.NewReader(body), blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // noPool is the reason for which a run of a pool without queues pauses.

@@ -381,7 +381,7 @@ func (x *Explainer) pruned(ctx context.Context, p status.Progress, t *ItemReport
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
-	if err != nil {
+	if err != nil || !r.Has(d.Shard) {
 		return false, err
 	}
 	t.markUnprocessed(fault.Pruned, fmt.Sprintf("its variant (%d) was pruned before its shard was sent: %s",

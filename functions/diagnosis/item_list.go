@@ -218,7 +218,8 @@ func (l *lister) rows(ctx context.Context, loc input.Location) (map[int]result.R
 		return rows, of, err
 	case d.State == shard.Done:
 		of.state, of.class, of.wanted = ListedFailed, d.Sealed, true
-	case l.p.State.Done.Set.Has(d.Shard):
+	case l.p.State.Done.Set.Has(d.Shard),
+		l.p.State.Phase.Ended() && l.p.State.Pruned.Has(loc.Cut.Variant, d.Shard):
 		of.state, of.class, of.wanted = ListedFailed, fault.Pruned, true
 	case l.p.State.Phase.Ended():
 		of.state, of.class, of.wanted = ListedFailed, l.p.State.Reason.Class(), true

@@ -13,12 +13,12 @@ import (
 // whyUnsent returns why the items of a shard that was never sent have no answer: its
 // variant is pruned, or the run ended first. A shard without either is Unavailable.
 func (w *writer) whyUnsent(ctx context.Context, n int) (cause, error) {
-	if !w.state.Pruned.IsZero() {
+	if len(w.state.Pruned) > 0 {
 		_, _, cut, err := w.cut(ctx, n)
 		if err != nil {
 			return cause{}, err
 		}
-		if w.state.Pruned.Has(int(cut.Variant)) {
+		if w.state.Pruned.Has(cut.Variant, n) {
 			return w.whyPruned(ctx, cut.Variant)
 		}
 	}

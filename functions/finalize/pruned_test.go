@@ -8,6 +8,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
@@ -27,11 +28,11 @@ func TestUnsentShardsGetErrorRows(t *testing.T) {
 		{"passed over because their variant is pruned", func(s *run.State) {
 			s.Reason, s.Message = run.ReasonDone, ""
 			s.Done.Set.AddRange(interval.Range{Lo: 4, Hi: 6})
-			s.Pruned.Add(0)
+			s.Pruned = s.Pruned.With(schedule.PrunedVariant{From: 4})
 		}, `"class":"pruned","error":"its variant was pruned: it is worse"`},
 		{"skipped, of a pruned variant, when the run was stopped", func(s *run.State) {
 			s.Skipped = interval.Of(interval.Range{Lo: 4, Hi: 6})
-			s.Pruned.Add(0)
+			s.Pruned = s.Pruned.With(schedule.PrunedVariant{})
 		}, `"class":"pruned","error":"its variant was pruned: it is worse"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		if err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
-		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Appended: appended,
+		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Appended: appended, Looks: s.Looks,
 			Attempts: f.attempts(ctx, s)}
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)

@@ -300,7 +300,7 @@ func (w *writer) rows(b []byte, outputLen int64) error {
 
 // unsent reports whether the shard may never have been sent; whyUnsent decides.
 func (w *writer) unsent(n int, d shard.Doc) bool {
-	return w.neverSent(n) || d.State == shard.Pending && !w.state.Pruned.IsZero()
+	return w.neverSent(n) || d.State == shard.Pending && len(w.state.Pruned) > 0
 }
 
 // neverSent reports whether the run ended before the shard was sent: it is beyond the

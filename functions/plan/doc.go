@@ -24,6 +24,10 @@
 // the plan document, and asks for its ranges; they are cut and merged like all
 // others. An object without a line completes the plan.
 //
+// A run that prunes is looked at while it goes on. When all shards before the place of a look are
+// done, coordinate sends RunSubmitted again. Look then reads their results, creates the object of
+// the look, and records in the plan document what it prunes, from which shard on.
+//
 // An input whose pinned version is gone, because its folder was copied or restored, is
 // planned on under the version that is there if that has the planned bytes (pinAgain).
 //

@@ -63,12 +63,16 @@ func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) 
 // growthDue reports whether coordinate has seen that all shards of the plan are done,
 // and the run does not end.
 func (p *Planner) growthDue(ctx context.Context, id identity.RunID, doc record.Plan) (bool, error) {
-	s := run.New(id)
-	if _, _, err := host.Load(ctx, p.Docs, record.CoordinatorKey(id), &s); err != nil {
-		return false, err
-	}
+	s, err := p.stateOf(ctx, id)
 	ends := s.Phase == run.Ending || s.Phase == run.Finalizing || s.Phase.Ended()
-	return !ends && s.Done.Frontier() >= doc.Shards, nil
+	return err == nil && !ends && s.Done.Frontier() >= doc.Shards, err
+}
+
+// stateOf returns the state of a run.
+func (p *Planner) stateOf(ctx context.Context, id identity.RunID) (run.State, error) {
+	s := run.New(id)
+	_, _, err := host.Load(ctx, p.Docs, record.CoordinatorKey(id), &s)
+	return s, err
 }
 
 // appended returns the object that follows the plan's last one, and creates it unless
@@ -238,11 +242,12 @@ func (r results) pruned(ctx context.Context, n int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = r.Blobs.Stat(ctx, record.PrunedKey(r.run, rows[0].Variant), "")
+	var p record.PrunedVariant
+	err = input.ReadJSON(ctx, r.Blobs, record.PrunedKey(r.run, rows[0].Variant), &p)
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
-	return err == nil, err
+	return err == nil && p.Has(n), err
 }
 
 // committed decodes the document of a shard that has a result.

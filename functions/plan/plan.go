@@ -72,8 +72,8 @@ func (h *inProgress) end(id identity.RunID) {
 }
 
 // Submitted starts a run's plan or resumes it: it asks for the ranges that are
-// not merged yet, lets a plan grow that may, or tells coordinate that nothing is
-// left to do.
+// not merged yet, lets a plan grow that may, decides a look that is due, or tells
+// coordinate that nothing is left to do.
 func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
 	id := identity.RunID(e.Run)
 	ctx, span := p.StartSpan(ctx, time.Time{}, "plan", id)
@@ -98,7 +98,10 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 		}
 	}
 	if doc.AllMerged() && doc.Growing {
-		if doc, err = p.grow(ctx, m, doc); err != nil {
+		if doc, err = p.look(ctx, m, doc); err == nil {
+			doc, err = p.grow(ctx, m, doc)
+		}
+		if err != nil {
 			_, err = p.recordProblem(ctx, id, err)
 			return err
 		}

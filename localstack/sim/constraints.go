@@ -128,7 +128,7 @@ func (s *scenario) checkConstraints(ctx context.Context, st run.State) (pruned i
 	}
 	shards := s.plannedShards(ctx, st)
 	for _, p := range shards {
-		if _, claimed := s.audit.shards[identity.ShardKey(s.id, p.number)]; !claimed && st.Pruned.Has(int(p.Variant)) {
+		if _, claimed := s.audit.shards[identity.ShardKey(s.id, p.number)]; !claimed && st.Pruned.Has(p.Variant, p.number) {
 			pruned.AddRange(p.items)
 			s.prunedShards.Add(p.number)
 		}

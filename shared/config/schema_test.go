@@ -300,7 +300,7 @@ func ofMachines(path string) bool {
 var together = map[string]bool{
 	"worker.max_in_flight 1": true, "gate.tickets 2": true, "gate.resamples 1": true, "gate.share 0.6": true,
 	"pool[].machines cloud-run": true, "pool[].provisioning": true, // as the provider can
-	"pruning.rule fixed": true, // it needs a bound
+	"pruning.rule fixed":    true,                                   // it needs a bound
 	"reflection.sampling.n": true, "reflection.sampling.seed": true, // of a table that reflections share
 	"variant[].sampling.n": true, "variant[].sampling.seed": true, "variant[].sampling.logprobs": true, // and variants
 }

@@ -78,6 +78,9 @@ type Kind struct {
 	// Optional: any may.
 	Constraints func(config.Run) schedule.Constraints
 
+	// Looks says how runs are looked at that prune variants. Optional: nil never prunes.
+	Looks *Looks
+
 	// Progress returns how far a rollout has come, whose plan has that last object; nil if
 	// nothing is known yet. Optional.
 	Progress func(context.Context, Appended) (*record.Rollout, error)
@@ -172,6 +175,7 @@ type Ended struct {
 	Manifest record.Manifest
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
 	Appended []string        // the keys of the objects that its plan has behind the inputs
+	Looks    int             // that were decided
 	// Attempts yields the shards that were claimed, in their order.
 	Attempts iter.Seq2[rollout.Attempt, error]
 }

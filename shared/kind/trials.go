@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -23,8 +24,8 @@ import (
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
 		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, Amend: amendTrials,
-		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Artifacts: trialsArtifacts,
-		Facts: trialsFacts(), Retries: true}
+		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Looks: trialLooks(),
+		Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
 }
 
 // trialsConfig is Kind.ConfigOf of trials: their items are lines of the plain dialect, which carry
@@ -93,9 +94,32 @@ func trialConstraints(c config.Run) schedule.Constraints {
 	return out
 }
 
+// trialLooks is Kind.Looks of trials.
+func trialLooks() *Looks {
+	return &Looks{
+		Places: trials.LookPlaces,
+		Decide: func(ctx context.Context, l Look) (record.Look, error) {
+			return trials.Look{Blobs: l.Blobs, Manifest: l.Manifest, Number: l.Number, Places: l.Places, Trials: l.Shards,
+				Ended: trialEnds(l.Items)}.Decide(ctx)
+		},
+	}
+}
+
+// trialEnds returns how the trials ended that items are.
+func trialEnds(items iter.Seq2[Item, error]) iter.Seq2[trials.TrialEnd, error] {
+	return func(yield func(trials.TrialEnd, error) bool) {
+		for it, err := range items {
+			if !yield(trials.TrialEnd{Index: int(it.Index), Class: it.Class, Row: it.Row}, err) {
+				return
+			}
+		}
+	}
+}
+
 // trialsArtifacts is Kind.Artifacts of trials.
 func trialsArtifacts(ctx context.Context, e Ended, sum *record.Summary) error {
-	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Trials: e.Appended, Items: sum.Items}.Publish(ctx)
+	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Trials: e.Appended, Items: sum.Items,
+		Looks: e.Looks}.Publish(ctx)
 	sum.Trials = &out
 	return err
 }

@@ -121,6 +121,16 @@ func PrunedKey(r identity.RunID, variant uint32) string {
 	return fmt.Sprintf("%s%s/pruned/%d.json", WorkPrefix, r, variant)
 }
 
+// LookKey returns the key of the Look with that number.
+func LookKey(r identity.RunID, look int) string {
+	return fmt.Sprintf("%s%s/looks/%02d.json", WorkPrefix, r, look)
+}
+
+// LookScoresKey returns the key of the sums of scores that a look has left for the next one.
+func LookScoresKey(r identity.RunID, look int) string {
+	return fmt.Sprintf("%s%s/looks/%02d.scores", WorkPrefix, r, look)
+}
+
 // HashKind is what lines are compared by. Example: "ids".
 type HashKind string
 

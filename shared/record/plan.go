@@ -8,7 +8,7 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// PrunedVariant records that a run sends no more shards of a variant, at PrunedKey.
+// PrunedVariant records that a run sends no shards of a variant from shard From on, at PrunedKey.
 // The first record of a variant is the valid one. Coordinate writes it before any of
 // the variant's shards becomes done without having been sent, and finalize gives the
 // items of those shards error rows of the class pruned.
@@ -16,8 +16,12 @@ type PrunedVariant struct {
 	Schema  int            `json:"schema"`
 	Run     identity.RunID `json:"run"`
 	Variant uint32         `json:"variant"`
-	Why     string         `json:"why"` // for users
+	From    int            `json:"from"` // the first shard that is not sent
+	Why     string         `json:"why"`  // for users
 }
+
+// Has reports whether the record is about shard n of its variant.
+func (p PrunedVariant) Has(n int) bool { return n >= p.From }
 
 // Plan is the document plan/<run>: how far the plan is merged. Only plan writes it.
 type Plan struct {
@@ -43,6 +47,10 @@ type Plan struct {
 	Inherited *Inheritance `json:"inherited,omitempty"`
 	// Roles is what is merged by role, from role 0 on; empty while all is of role 0.
 	Roles []run.RolePlan `json:"roles,omitempty"`
+	// Looks is how many looks of a run that prunes are decided, and Pruned what they pruned, in
+	// their order.
+	Looks  int              `json:"looks,omitempty"`
+	Pruned []PlannedPruning `json:"pruned,omitempty"`
 }
 
 // AllMerged reports whether every range that is planned so far is in the index.

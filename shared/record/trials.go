@@ -4,7 +4,16 @@ package record
 type Trials struct {
 	Tasks    int            `json:"tasks"` // with a trial
 	Trials   int            `json:"trials"`
-	Variants []TrialVariant `json:"variants"` // in the order of the config
+	Looks    int            `json:"looks,omitempty"` // at which the run could prune variants
+	Variants []TrialVariant `json:"variants"`        // in the order of the config
+}
+
+// PrunedAt is where a variant was pruned.
+type PrunedAt struct {
+	Look  int    `json:"look"` // from 1 on
+	Looks int    `json:"looks"`
+	From  int    `json:"from"` // the schedule index from which on it was not tried
+	Why   string `json:"why"`  // for users. Example: "look 3 of 10: its score …"
 }
 
 // TrialVariant is what one variant came to. Each of its Trials is answered, failed, pruned, or
@@ -19,6 +28,8 @@ type TrialVariant struct {
 	// mean.
 	Infrastructure map[string]int `json:"infrastructure,omitempty"`
 	Pruned         int            `json:"pruned,omitempty"` // that were never begun
+	// PrunedAt says why the variant was pruned; nil if it was not.
+	PrunedAt *PrunedAt `json:"pruned_at,omitempty"`
 	// Ungraded counts the answers without a score, by the cause. They are in no mean.
 	Ungraded map[string]int `json:"ungraded,omitempty"`
 	Scored   int            `json:"scored"` // trials with a score

@@ -17,8 +17,9 @@ import (
 
 // The files of a run of trials, under runs/<run>/, beside those of every run.
 const (
-	TrialsFile = "trials.jsonl" // a Fact for each trial, in the order of the schedule
-	GradesFile = "grades.jsonl" // a Grade for each trial with an answer and each grader
+	TrialsFile  = "trials.jsonl"  // a Fact for each trial, in the order of the schedule
+	GradesFile  = "grades.jsonl"  // a Grade for each trial with an answer and each grader
+	PruningFile = "pruning.jsonl" // a record.Look for each look, in a run that prunes
 )
 
 // Fact is a row of TrialsFile: what became of a trial. It is the same whoever did it, and when.
@@ -79,6 +80,7 @@ type Ended struct {
 	Manifest record.Manifest
 	Trials   []string // keys of the objects with the lines of its trials, in their order
 	Items    uint64   // trials with a row in the output files
+	Looks    int      // that were decided
 }
 
 // Publish writes the files of the run, those that exist excepted, and returns the sums. They are
@@ -97,7 +99,24 @@ func (e Ended) Publish(ctx context.Context) (record.Trials, error) {
 		}
 	}
 	err = errors.Join(err, p.trials.finish(err), p.grades.finish(err))
+	if err == nil && e.Manifest.Config.Prunes() {
+		err = e.publishLooks(ctx, p.sums)
+	}
 	return p.sums.result(), err
+}
+
+// publishLooks writes the pruning log, and adds to the sums where variants were pruned.
+func (e Ended) publishLooks(ctx context.Context, s *sums) error {
+	file := open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, PruningFile))
+	var err error
+	for n := 1; n <= e.Looks && err == nil; n++ {
+		var l record.Look
+		if l, err = ReadLook(ctx, e.Blobs, e.Manifest.Run, n); err == nil {
+			s.look(l)
+			err = file.row(l)
+		}
+	}
+	return errors.Join(err, file.finish(err))
 }
 
 // publisher is a call of Publish.

@@ -20,6 +20,7 @@ type sums struct {
 	byName   map[string]*variantSums
 	tasks    map[string]string // the id of each task that was met, so that it is in memory once
 	graded   bool
+	looks    int // that the run had, if all were decided
 }
 
 // variantSums are the sums of a variant.
@@ -77,6 +78,16 @@ func (s *sums) add(f Fact, causes []grade.Cause) {
 	}
 }
 
+// look takes in what a look decided.
+func (s *sums) look(l record.Look) {
+	s.looks = l.Looks
+	for _, v := range l.Variants {
+		if of, known := s.byName[v.Name]; known && v.Pruned {
+			of.PrunedAt = &record.PrunedAt{Look: l.Look, Looks: l.Looks, From: l.From, Why: v.Why}
+		}
+	}
+}
+
 func count(of *map[string]int, name string) {
 	if *of == nil {
 		*of = map[string]int{}
@@ -86,7 +97,7 @@ func count(of *map[string]int, name string) {
 
 // result returns the sums for the summary.
 func (s *sums) result() record.Trials {
-	out := record.Trials{Tasks: len(s.tasks), Variants: []record.TrialVariant{}}
+	out := record.Trials{Tasks: len(s.tasks), Looks: s.looks, Variants: []record.TrialVariant{}}
 	for _, v := range s.variants {
 		if s.graded {
 			v.estimate()
