@@ -65,7 +65,7 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
 	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
 	if l.kind.Prunes(l.manifest.Config) {
-		if p.Appended == nil || !p.AllMerged() {
+		if l.kind.OwnLines && p.Appended == nil || !p.AllMerged() {
 			w.Shards, w.Items = 0, 0 // looks are laid out over all shards: none is sent before
 		}
 		w.Looks = p.LooksOf(l.kind.PlacesOf(l.manifest.Config, w.Shards))

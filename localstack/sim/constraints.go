@@ -3,13 +3,17 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"rollout/functions/coordinate"
 	"rollout/shared/config"
+	"rollout/shared/core/design"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
+	"rollout/shared/core/pruning"
 	"rollout/shared/core/run"
 	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
@@ -29,6 +33,7 @@ type constraints struct {
 	schedule.Constraints
 	row, chains, variants uint64 // items in a row that share a chain, chains of a variant
 	prunes                bool
+	looks                 int // at which the run prunes; 0 for a run that prunes at any time
 }
 
 // drawConstraints draws the constraints of a run; none in three of four runs.
@@ -41,6 +46,9 @@ func (w *world) drawConstraints() (c constraints) {
 	c.MaxInFlight, c.MaxInFlightByVariant = w.rand.intN("run cap", 6), w.rand.intN("variant cap", 4)
 	c.Chains = w.rand.intN("leases", 3) > 0
 	c.prunes = w.rand.intN("prunes", 3) == 0
+	if w.rand.intN("is looked at", 2) == 0 && w.rounds == 0 {
+		c.looks = 1 + w.rand.intN("looks", 4)
+	}
 	return c
 }
 
@@ -51,8 +59,52 @@ func (c constraints) addTo(t kind.Table) kind.Table {
 		panic(err)
 	}
 	k.Name, k.Constraints = constrained, func(config.Run) schedule.Constraints { return c.Constraints }
+	if c.looks > 0 {
+		c.addLooks(&k)
+	}
 	return t.With(k)
 }
+
+// addLooks has the runs of the kind looked at. Their plans are complete after the last look. A look
+// prunes the variant whose number is the remainder of its own, at every other look.
+func (c constraints) addLooks(k *kind.Kind) {
+	k.Appends, k.RoleOf, k.CutOf = nil, nil, nil // those of judges
+	k.Grow = func(context.Context, kind.Growth, io.Writer) error { return nil }
+	k.ConfigOf = func(cfg config.Run) config.Run {
+		rule := config.DefaultPruning()
+		rule.Rule = config.PruneRace
+		cfg.Pruning = &rule
+		for v := range c.variants {
+			cfg.Variants = append(cfg.Variants, config.Variant{Name: fmt.Sprint(v)})
+		}
+		return cfg
+	}
+	k.Looks = &kind.Looks{
+		Places: func(_ config.Run, shards int) []int {
+			return pruning.Places(design.Design{Tasks: shards, Variants: 1, Replications: 1}, c.looks)
+		},
+		Decide: func(_ context.Context, l kind.Look) (record.Look, error) {
+			last, first := -1, 0
+			if l.Number > 1 {
+				first = l.Places[l.Number-2]
+			}
+			for it, err := range l.Items {
+				if err != nil {
+					return record.Look{}, err
+				}
+				if n := int(it.Index); n <= last || n < first || n >= l.Places[l.Number-1] {
+					panic(fmt.Sprintf("look %d in %v meets shard %d", l.Number, l.Places, n))
+				}
+				last = int(it.Index)
+			}
+			out := record.Look{Schema: record.Schema, Look: l.Number, From: l.Places[l.Number]}
+			v := record.LookVariant{Name: fmt.Sprint(uint64(l.Number) % c.variants), Why: "it is worse", Pruned: l.Number%2 == 1}
+			out.Variants = append(out.Variants, v)
+			return out, nil
+		},
+	}
+}
+
 
 // label gives the shards of a new shard table their chains and variants, as the
 // planning of a kind would.
@@ -75,7 +127,7 @@ func (c constraints) label(key string, table []byte) []byte {
 
 // prune prunes a variant at some time of the run, from a process of its own.
 func (s *scenario) prune(ctx context.Context, id identity.RunID) {
-	if !s.constraints.prunes || s.cfg.Dedupe.Enabled {
+	if !s.constraints.prunes || s.constraints.looks > 0 || s.cfg.Dedupe.Enabled {
 		return
 	}
 	pause(ctx, s.rand.duration("before prune", 0, 10*time.Second))
@@ -83,7 +135,7 @@ func (s *scenario) prune(ctx context.Context, id identity.RunID) {
 	c := coordinate.New(ports, input.NewIndex(ports.Blobs, ports.Docs), coordinate.Options{Timings: s.timings,
 		Shared: s.segmented, Kinds: s.kinds()})
 	pruned := run.Event{Kind: run.VariantPruned, Why: "it is worse",
-		Variant: uint32(s.rand.intN("pruned", int(s.constraints.variants)))}
+		Variant: uint32(s.rand.intN("pruned", int(s.constraints.variants))), Shard: s.rand.intN("pruned from", 9)}
 	for ctx.Err() == nil {
 		if _, err := c.Apply(ctx, id, []run.Event{pruned}); err == nil {
 			return
@@ -128,9 +180,15 @@ func (s *scenario) checkConstraints(ctx context.Context, st run.State) (pruned i
 	}
 	shards := s.plannedShards(ctx, st)
 	for _, p := range shards {
-		if _, claimed := s.audit.shards[identity.ShardKey(s.id, p.number)]; !claimed && st.Pruned.Has(p.Variant, p.number) {
+		_, claimed := s.audit.shards[identity.ShardKey(s.id, p.number)]
+		prunes := st.Pruned.Has(p.Variant, p.number)
+		if !claimed && prunes {
 			pruned.AddRange(p.items)
 			s.prunedShards.Add(p.number)
+		}
+		if s.constraints.looks > 0 && st.Reason == run.ReasonDone && claimed == prunes {
+			s.audit.breakf("shard %d of variant %d was claimed: %v, and looks have pruned %v", p.number, p.Variant, claimed,
+				st.Pruned)
 		}
 	}
 	if !s.constraints.Chains {

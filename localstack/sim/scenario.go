@@ -110,7 +110,7 @@ func (w *world) write() *scenario {
 	if s.constraints.row > 0 && s.rounds == 0 {
 		s.cfg.Kind = constrained
 	}
-	if s.rounds == 0 && !s.judging && s.rand.intN("dedupe", 3) == 0 {
+	if s.rounds == 0 && !s.judging && s.constraints.looks == 0 && s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	}
 	if !s.cfg.Dedupe.Enabled && s.rand.intN("graded", 3) == 0 {
