@@ -89,7 +89,10 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 			Text: fmt.Sprintf("its input is being cut: %s of %s",
 				figures.Count(p.Plan.Merged), figures.Of(p.Plan.Total, "range"))})
 	}
-	if st.Growing && st.PlanOutstanding() {
+	if looks := st.LooksAsked > st.Looks; looks && !st.Phase.Ended() && st.Reason == "" {
+		out = append(out, status.Blocker{Code: IsPlanning, Text: fmt.Sprintf("look %d is being decided: what it prunes is "+
+			"not begun", st.LooksAsked)})
+	} else if st.Growing && st.PlanOutstanding() {
 		out = append(out, status.Blocker{Code: IsPlanning, Text: "its next items are being made from the answers so far"})
 	}
 	switch {

@@ -78,6 +78,9 @@ type Status struct {
 	// Rollout is the progress of a rollout, as of its last batch that is over. Absent
 	// for other kinds, and before the first batch.
 	Rollout *record.Rollout `json:"rollout,omitempty"`
+	// Looks are those at a run of trials that prunes variants. Absent for other runs, and before
+	// its trials are planned.
+	Looks *Looks `json:"looks,omitempty"`
 	// ETASeconds is how long the remaining items take at Rate. Null unless the
 	// run is running, its rate is known and positive, and all its input is
 	// planned. Both are null while no inference server of its workers answers.
@@ -259,6 +262,7 @@ func Of(p Progress, now time.Time) Status {
 	s.setCost(p)
 	s.setBudgets(p)
 	s.setRollout(p)
+	s.setLooks(p)
 	s.setRates(w, st, now)
 	s.setTraining(p)
 	return s

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,109 @@ func TestTrialsHaveTheSameFilesWhoeverAnswers(t *testing.T) {
 		})
 	}
 }
+
+// pruningConfig is that of trials of which one variant is worse: 4 replications.
+const pruningConfig = `schema_version = 1
+kind = "trials"
+[design]
+replications = 4
+seed = 7
+[pruning]
+rule = "race"
+looks = 6
+[[variant]]
+name = "plain"
+[[variant]]
+name = "terse"
+system = "Be terse."
+[[variant]]
+name = "asked"
+prompt = "Please: {prompt}"
+[[grade]]
+name = "yes"
+kind = "regex"
+pattern = "verdict yes"
+[limits]
+grace = "500ms"
+`
+
+// S4-11 to S4-14: pruning log and files do not depend on how many workers answer, nor on which of them
+// are killed when.
+func TestPruningIsTheSameWhoeverAnswers(t *testing.T) {
+	t.Parallel()
+	var want map[string]string
+	for _, workers := range []int{1, 3, 8} {
+		g := newExaminer(t, time.Duration(workers-1)*2*time.Millisecond)
+		m := &processKiller{testInstallation: install(t, g.URL, workers, smallShards),
+			rng: rand.New(rand.NewPCG(uint64(workers), 1)), killed: map[int]bool{}}
+		id := m.submit(tasksFile(t, pruningConfig))
+		for kill := range 2 {
+			until := g.requests() + 25 + m.rng.IntN(25)
+			eventually(t, "the moment of the kill comes", func() bool { return g.requests() >= until || m.hasEnded(id) })
+			if workers == 1 {
+				break
+			}
+			if kill == 1 {
+				m.up.kill()
+				m.start()
+				continue
+			}
+			m.killWorker(id)
+		}
+		m.awaitEnd(id)
+		got := m.trialsFiles(id)
+		if want == nil {
+			want = got
+			if log := got[trials.PruningFile]; strings.Count(log, "\n") != 6 || !strings.Contains(log, `"name":"asked"`) ||
+				strings.Count(log, `"pruned":true`) != 1 {
+				t.Fatalf("the pruning log is %s", log)
+			}
+			report := do(t, 0, "report", "--dir", m.dir, string(id)).stdoutText()
+			if !strings.Contains(report, "asked: pruned after ") {
+				t.Errorf("the report does not say what was pruned: %s", report)
+			}
+		}
+		wantSameFiles(t, got, want)
+		m.up.signal(15)
+		m.up.wantExit(0)
+	}
+}
+
+// examiner answers prompts that say please wrongly, and all others rightly.
+type examiner struct {
+	*httptest.Server
+	asked atomic.Int64
+}
+
+func newExaminer(t *testing.T, latency time.Duration) *examiner {
+	t.Helper()
+	e := &examiner{}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			fmt.Fprint(w, `{"data":[{"id":"fake"}]}`)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		e.asked.Add(1)
+		select {
+		case <-time.After(latency):
+		case <-r.Context().Done():
+			return
+		}
+		verdict := "yes"
+		if strings.Contains(string(body), "Please") {
+			verdict = "no"
+		}
+		sayAs(w, "fake", "verdict "+verdict, "stop")
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *examiner) requests() int { return int(e.asked.Load()) }
 
 // wantTrials checks that trials.jsonl has each trial once, in the order of the schedule, and that
 // the sums are those of its rows.

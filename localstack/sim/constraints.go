@@ -105,7 +105,6 @@ func (c constraints) addLooks(k *kind.Kind) {
 	}
 }
 
-
 // label gives the shards of a new shard table their chains and variants, as the
 // planning of a kind would.
 func (c constraints) label(key string, table []byte) []byte {

@@ -30,6 +30,7 @@ type fixture struct {
 	blobs blob.Store
 	m     record.Manifest
 	from  record.Ranges
+	looks int // that are decided
 }
 
 // twoVariants are those of most tests.
@@ -142,5 +143,6 @@ func (f *fixture) publish(items uint64) record.Trials {
 
 // ended is the run when that many of its trials have a row.
 func (f *fixture) ended(items uint64) Ended {
-	return Ended{Blobs: f.blobs, Manifest: f.m, Trials: []string{record.AppendedKey(testRun, 1)}, Items: items}
+	return Ended{Blobs: f.blobs, Manifest: f.m, Trials: []string{record.AppendedKey(testRun, 1)}, Items: items,
+		Looks: f.looks}
 }

@@ -362,3 +362,26 @@ func TestReducersMakeTheScoreOfATask(t *testing.T) {
 		t.Errorf("an unknown reducer: %v", err)
 	}
 }
+
+// TestReportSaysWhereAVariantWasPruned checks both writers.
+func TestReportSaysWhereAVariantWasPruned(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1, "x", "y")
+	f.trial("a", "x", 0, 1)
+	f.trial("a", "y", 0, 0)
+	y := &f.summary.Trials.Variants[1]
+	y.Trials, y.Pruned = 5, 2
+	y.PrunedAt = &record.PrunedAt{Look: 3, Looks: 10, From: 7, Why: "look 3 of 10: its score 0 is <worse>"}
+	r := f.report()
+	var text, page bytes.Buffer
+	if err := leaderboard.WriteText(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaderboard.WritePage(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	const want = "y: pruned after 3 of 5 trials, at look 3 of 10: its score 0 is <worse>"
+	if !strings.Contains(text.String(), want+"\n") || !strings.Contains(page.String(), html.EscapeString(want)) {
+		t.Errorf("%s\n%s", text.String(), page.String())
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/statistics"
 	"rollout/shared/figures"
+	"rollout/shared/record"
 )
 
 // significant is the adjusted P from which on two variants do not count as different.
@@ -34,6 +35,11 @@ func WriteText(w io.Writer, r Report) error {
 		if v.Score != nil && v.Worst != nil && *v.Worst < *v.Best {
 			fmt.Fprintf(&b, "%s: from %s to %s, whatever the trials without a score would have had\n", line(v.Name),
 				number(v.Worst), number(v.Best))
+		}
+	}
+	for _, v := range r.Variants {
+		if v.PrunedAt != nil {
+			b.WriteString(prunedText(v) + "\n")
 		}
 	}
 	if len(r.Reduced) > 0 {
@@ -67,6 +73,12 @@ func WriteText(w io.Writer, r Report) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// prunedText says where a variant was pruned, how many of its trials were begun, and why.
+func prunedText(v record.TrialVariant) string {
+	return progress.SanitizeLine(fmt.Sprintf("%s: pruned after %s of %s, at %s", v.Name, figures.Count(v.Trials-v.Pruned),
+		figures.Of(v.Trials, "trial"), v.PrunedAt.Why), 400)
 }
 
 // names returns the first n tasks.

@@ -43,6 +43,9 @@ func FormatTrials(t record.Trials) (lines []string) {
 		}
 		if v.Pruned > 0 {
 			text += ", " + figures.Count(v.Pruned) + " pruned"
+			if at := v.PrunedAt; at != nil {
+				text += fmt.Sprintf(" at look %d of %d", at.Look, at.Looks)
+			}
 		}
 		lines = append(lines, text)
 	}

@@ -78,8 +78,16 @@ func allItems(s status.Status) string {
 	return Count(s.Items.Total)
 }
 
-// stageFacts returns how far a rollout is in its batches, or a run in what its judges are asked.
+// stageFacts returns how far a rollout is in its batches, trials in their looks, or a run in what its
+// judges are asked.
 func stageFacts(s status.Status) (facts []string) {
+	if l := s.Looks; l != nil {
+		facts = []string{fmt.Sprintf("look %d/%d", l.Decided, l.Of)}
+		if n := uint64(len(l.Pruned)); n > 0 {
+			facts = append(facts, Count(n)+" pruned")
+		}
+		return facts
+	}
 	if r := s.Rollout; r != nil && r.Batch > 0 {
 		text := fmt.Sprintf("batch %d/%d", r.Batch, r.Batches)
 		if r.Stage != "" && r.Stage != "answer" {
