@@ -64,11 +64,11 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	}
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
 	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
-	if l.kind.Prunes(l.manifest.Config) {
+	if l.kind.Prunes(l.manifest) {
 		if l.kind.OwnLines && p.Appended == nil || !p.AllMerged() {
 			w.Shards, w.Items = 0, 0 // looks are laid out over all shards: none is sent before
 		}
-		w.Looks = p.LooksOf(l.kind.PlacesOf(l.manifest.Config, w.Shards))
+		w.Looks = p.LooksOf(l.kind.PlacesOf(l.manifest, w.Shards))
 	}
 	w.PlanProblem, w.PlanProblemControl, w.Roles = p.Problem, p.Control, p.Roles
 	if p.Inherited != nil {

@@ -27,10 +27,10 @@ import (
 // writes two objects and the plan document.
 func (p *Planner) look(ctx context.Context, m record.Manifest, doc record.Plan) (record.Plan, error) {
 	k, err := p.opts.Kinds.Of(m.Kind)
-	if err != nil || !k.Prunes(m.Config) {
+	if err != nil || !k.Prunes(m) {
 		return doc, err
 	}
-	places := k.PlacesOf(m.Config, doc.Shards)
+	places := k.PlacesOf(m, doc.Shards)
 	next := doc.LooksOf(places).Next
 	if next == 0 {
 		return doc, nil

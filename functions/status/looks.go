@@ -16,7 +16,7 @@ type PrunedVariant struct {
 
 // setLooks sets how far the looks of a run are that prunes.
 func (s *Status) setLooks(p Progress) {
-	places := p.Kind.PlacesOf(p.Manifest.Config, p.Plan.Shards)
+	places := p.Kind.PlacesOf(p.Manifest, p.Plan.Shards)
 	if len(places) == 0 {
 		return
 	}

@@ -30,6 +30,11 @@ func TestLooksAreThoseThatCoordinateKnows(t *testing.T) {
 	rule := config.DefaultPruning()
 	rule.Rule = config.PruneRace
 	p.Manifest.Config.Pruning = &rule
+	p.Manifest.Parent = &record.Parent{}
+	if s := status.Of(p, time.Time{}); s.Looks != nil {
+		t.Errorf("a child has looks: %+v", s.Looks)
+	}
+	p.Manifest.Parent = nil
 	s := status.Of(p, time.Time{})
 	want := status.PrunedVariant{Variant: "b", From: 40, Why: "look 3 of 10: worse"}
 	if l := s.Looks; l == nil || l.Decided != 3 || l.Of != 10 || len(l.Pruned) != 1 || l.Pruned[0] != want {

@@ -33,13 +33,13 @@ type Look struct {
 	Items iter.Seq2[Item, error]
 }
 
-// PlacesOf returns the places of the looks at a run of the config: see Looks.
-func (k Kind) PlacesOf(c config.Run, shards int) []int {
-	if k.Looks == nil {
+// PlacesOf returns the places of the looks at a run with so many shards: see Looks.
+func (k Kind) PlacesOf(m record.Manifest, shards int) []int {
+	if !k.Prunes(m) {
 		return nil
 	}
-	return k.Looks.Places(c, shards)
+	return k.Looks.Places(m.Config, shards)
 }
 
-// Prunes reports whether a run of the config is looked at, if it has enough shards.
-func (k Kind) Prunes(c config.Run) bool { return k.Looks != nil && c.Prunes() }
+// Prunes reports whether a run is looked at, if it has enough shards.
+func (k Kind) Prunes(m record.Manifest) bool { return k.Looks != nil && m.Prunes() }

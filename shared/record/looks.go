@@ -59,3 +59,7 @@ func (p Plan) LooksOf(places []int) run.Looks {
 	}
 	return l
 }
+
+// Prunes reports whether the run is looked at, to prune variants, if it has enough shards. A child
+// is not: it asks what its user wants to be asked.
+func (m Manifest) Prunes() bool { return m.Parent == nil && m.Config.Prunes() }

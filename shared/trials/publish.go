@@ -99,7 +99,7 @@ func (e Ended) Publish(ctx context.Context) (record.Trials, error) {
 		}
 	}
 	err = errors.Join(err, p.trials.finish(err), p.grades.finish(err))
-	if err == nil && e.Manifest.Config.Prunes() {
+	if err == nil && e.Manifest.Prunes() {
 		err = e.publishLooks(ctx, p.sums)
 	}
 	return p.sums.result(), err

@@ -264,14 +264,14 @@ func TestDryRunOfTrialsChecksEveryTaskAndRequest(t *testing.T) {
 	file := example(t, "trials")
 	r := f.rollout("submit", file, "--dry-run")
 	if r.code != 0 || !strings.HasPrefix(r.out, "dry-run OK: kind=trials model=") ||
-		!strings.HasSuffix(r.out, " tasks=12 trials=180\n") || !strings.Contains(r.err, "plain, terse, steps") {
+		!strings.HasSuffix(r.out, " tasks=40 trials=600\n") || !strings.Contains(r.err, "plain, terse, steps") {
 		t.Fatalf("%+v", r)
 	}
 	r = f.rollout("submit", file, "--dry-run", "--json")
 	var report batch.TrialsReport
 	err := json.Unmarshal([]byte(r.out), &report)
-	if err != nil || r.code != 0 || report.Tasks != 12 || report.Items != 180 || report.Replications != 5 ||
-		len(report.Variants) != 3 || len(report.Graders) != 1 || report.Sent["seed"] != 180 {
+	if err != nil || r.code != 0 || report.Tasks != 40 || report.Items != 600 || report.Replications != 5 ||
+		len(report.Variants) != 3 || len(report.Graders) != 1 || report.Sent["seed"] != 600 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	b, err := os.ReadFile(file)
@@ -280,7 +280,7 @@ func TestDryRunOfTrialsChecksEveryTaskAndRequest(t *testing.T) {
 	}
 	write(t, file, string(b)+"{\"id\":\"add-1\",\"topic\":\"sums\",\"prompt\":\"again\"}\n")
 	if r := f.rollout("submit", file, "--dry-run"); r.code != 2 ||
-		!strings.Contains(r.err, `line 13: line 1 has the same id "add-1"`) {
+		!strings.Contains(r.err, `line 41: line 1 has the same id "add-1"`) {
 		t.Errorf("%+v", r)
 	}
 }
