@@ -25,7 +25,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 		_, err := c.enter(ctx, l, nil)
 		return w, nil, err
 	}
-	if l.state.Complete {
+	if l.state.Complete && !awaitsLook(l) {
 		w.Shards, w.Items, w.Complete = l.state.Shards, l.state.Items, true
 		for _, r := range l.state.Roles {
 			w.Roles = append(w.Roles, r.RolePlan)
@@ -53,6 +53,11 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 		return w, nil, err
 	}
 	return w, pruned, c.attrs.observe(ctx, l.state, l.manifest.Parent != nil, &w, r, evs)
+}
+
+// awaitsLook reports whether looks at the run are not decided, which its plan says then.
+func awaitsLook(l *loaded) bool {
+	return l.state.Looks+1 < len(l.kind.PlacesOf(l.manifest, l.state.Shards))
 }
 
 // observePlan reads how far planning is, its problem, and what its looks have pruned.

@@ -97,8 +97,8 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 			return err
 		}
 	}
-	if doc.AllMerged() && doc.Growing {
-		if doc, err = p.look(ctx, m, doc); err == nil {
+	if doc.AllMerged() {
+		if doc, err = p.look(ctx, m, doc); err == nil && doc.Growing {
 			doc, err = p.grow(ctx, m, doc)
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -65,11 +64,9 @@ func (c constraints) addTo(t kind.Table) kind.Table {
 	return t.With(k)
 }
 
-// addLooks has the runs of the kind looked at. Their plans are complete after the last look. A look
-// prunes the variant whose number is the remainder of its own, at every other look.
+// addLooks has the runs of the kind looked at. Every other look prunes the variant whose number is
+// the remainder of its own.
 func (c constraints) addLooks(k *kind.Kind) {
-	k.Appends, k.RoleOf, k.CutOf = nil, nil, nil // those of judges
-	k.Grow = func(context.Context, kind.Growth, io.Writer) error { return nil }
 	k.ConfigOf = func(cfg config.Run) config.Run {
 		rule := config.DefaultPruning()
 		rule.Rule = config.PruneRace

@@ -7,10 +7,10 @@ package run
 //	                                        └────▶ the plan is complete ─▶ Finalizing
 
 // PlanOutstanding reports whether planning has something to do now. It has not
-// while a plan that may grow waits for the results of what is planned, or of what the
-// next look reads.
+// while a plan that may grow waits for the results of what is planned. It has while a
+// look is asked for.
 func (s State) PlanOutstanding() bool {
-	return !s.Complete && (!s.Growing || s.plannedDone() || s.LooksAsked > s.Looks && s.Reason == "")
+	return !s.Complete && (!s.Growing || s.plannedDone()) || s.lookOutstanding()
 }
 
 // plannedDone reports whether every shard that is planned so far is done.

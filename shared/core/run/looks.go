@@ -42,11 +42,14 @@ func (d *decider) countLooks() {
 	}
 }
 
+// lookOutstanding reports whether a look is asked for and not decided.
+func (s State) lookOutstanding() bool { return s.LooksAsked > s.Looks && s.Reason == "" }
+
 // lookDue reports whether the next look must be asked for, which is the case once, when all
 // shards that it reads are done. It notes that it is asked for.
 func (d *decider) lookDue() bool {
 	next := d.world.Looks.Next
-	if next == 0 || !d.Phase.dispatches() || d.State.Done.Frontier() < next || d.LooksAsked > d.Looks {
+	if next == 0 || !d.Phase.dispatches() || d.State.Done.Frontier() < next || d.lookOutstanding() {
 		return false
 	}
 	d.LooksAsked = d.Looks + 1
