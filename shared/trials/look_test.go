@@ -34,7 +34,8 @@ func (f *fixture) look(n int, edit func(*TrialEnd) bool) (record.Look, error) {
 	}
 	var ended iter.Seq2[TrialEnd, error] = func(yield func(TrialEnd, error) bool) {
 		for i := from; i < places[n-1]; i++ {
-			e := TrialEnd{Index: i, Row: fmt.Appendf(nil, `{"score":%d,"scores":{"g":{"score":%d},"h":{"score":1}}}`, 1-i%2, 1-i%2)}
+			e := TrialEnd{Index: i, Row: fmt.Appendf(nil, `{"score":%d,"scores":{"g":{"score":%d},"h":{"score":1}}}`,
+				1-i%2, 1-i%2)}
 			if edit(&e) && !yield(e, nil) {
 				return
 			}
@@ -58,15 +59,17 @@ func TestSecondLookGoesOnFromTheSumsOfTheFirst(t *testing.T) {
 	first, err := f.look(1, all)
 	f.check(err)
 	v := first.Variants[1]
-	if first.Trials != 20 || first.From != 40 || first.Best != "plain" || !v.Pruned || v.Tasks != 10 || v.Pair.Better != 10 ||
-		!strings.HasPrefix(v.Why, "look 1 of 4: its score 0 on 10 tasks is worse than the 1 of plain (p 0.002, for all pairs") {
+	const why = "look 1 of 4: its score 0 on 10 tasks is worse than the 1 of plain (p 0.002, for all pairs"
+	if first.Trials != 20 || first.From != 40 || first.Best != "plain" || !v.Pruned || v.Tasks != 10 ||
+		v.Pair.Better != 10 || !strings.HasPrefix(v.Why, why) {
 		t.Errorf("%s", record.Encode(first))
 	}
 	first.Variants[1].Pruned = false // so that the next one has two variants too
 	f.keep(first)
 	second, err := f.look(2, all)
 	f.check(err)
-	if v := second.Variants[1]; second.Trials != 40 || second.From != 60 || v.Tasks != 20 || v.Pair.Better != 20 || !v.Pruned {
+	if v := second.Variants[1]; second.Trials != 40 || second.From != 60 || v.Tasks != 20 || v.Pair.Better != 20 ||
+		!v.Pruned {
 		t.Errorf("%s", record.Encode(second))
 	}
 	if again, err := f.look(2, all); err != nil || string(record.Encode(again)) != string(record.Encode(second)) {

@@ -146,7 +146,8 @@ func TestWorseVariantsArePrunedEarly(t *testing.T) {
 			t.Parallel()
 			chances := []float64{0.2, 0.9, 0.3, 0.25}
 			g := game{looks: 10, design: design.Design{Tasks: 60, Variants: 4, Replications: 5, Order: order, Seed: 3},
-				rule:  pruning.Rule{Kind: pruning.Race, Alpha: 0.05, Shape: statistics.ShapePocock, Test: pruning.Auto, MinTasks: 10},
+				rule: pruning.Rule{Kind: pruning.Race, Alpha: 0.05, Shape: statistics.ShapePocock, Test: pruning.Auto,
+					MinTasks: 10},
 				score: func(r *rand.Rand, p design.Place, _, _ float64) float64 { return right(r, chances[p.Variant]) }}
 			const seeds = 50
 			done, pruned := 0, 0
