@@ -66,6 +66,10 @@ func TestExampleConfigsAreValid(t *testing.T) {
 	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 64 {
 		t.Errorf("prompts.toml: %+v, %v", run, err)
 	}
+	if r, err := ParseRun("examples/agents.toml", read("agents.toml")); err != nil || len(r.Variants) != 2 ||
+		!r.Variants[1].IsAgent() {
+		t.Errorf("agents.toml: %+v, %v", r.Variants, err)
+	}
 	if d, err := ParseDeployment("examples/aws.toml", read("aws.toml")); err != nil ||
 		d.Cloud.Provider != ProviderAWS ||
 		len(d.Pools) != 1 {
