@@ -1,7 +1,6 @@
 package diagnosis
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -437,7 +436,8 @@ func budgetsOf(l config.Limits) budgetNames {
 // againOf returns how items of the run are asked once more: by a retry, or by another
 // submission where a run of its kind can't have one.
 func againOf(m record.Manifest) Again {
-	if cmp.Or(m.Kind, config.KindBatch) != config.KindBatch || len(m.Config.Judges()) > 0 {
+	retriable := slices.Contains([]string{"", config.KindBatch, config.KindTrials}, m.Kind)
+	if !retriable || len(m.Config.Judges()) > 0 {
 		return Again{"submit the file again", "submit what is left with a larger ", budgetsOf(m.Config.Limits)}
 	}
 	retry := "`rollout retry " + string(m.Run) + " --unanswered`"
@@ -479,6 +479,13 @@ func Advice(c fault.Class, a Again) string {
 		return "the run stopped its variant early: submit the variant in a run that does not prune, if you need all of it"
 	case fault.InputChanged:
 		return "the input was replaced while the run went on: the new file is a run of its own"
+	case fault.ResultError:
+		return "the agent left no result that can be read: its row says what it left, and how it ended"
+	case fault.GradeError:
+		return "the agent left a grade.json that can't be read: correct it, or remove it and let graders of the run grade"
+	case fault.Sandbox:
+		return "the machine could not run the agent: see the worker's log; no mean has its trials, " +
+			"and `rollout retry --unscored` asks them again"
 	case fault.WorkerLost:
 		return "a worker vanished, and the run was to fail fast: " + a.rest
 	}
