@@ -55,6 +55,13 @@ func (s Store) addReference(ctx context.Context, id string, n reference) error {
 	return err
 }
 
+// needs reports whether a save is among those that need the content.
+func (s Store) needs(ctx context.Context, id, save string) (bool, error) {
+	var c content
+	_, _, err := host.Load(ctx, s.Docs, contentKey(id), &c)
+	return slices.ContainsFunc(c.Needs, func(n reference) bool { return n.Save == save }), err
+}
+
 // removeReference removes a save from those that need the content. It deletes the object
 // after the last one.
 func (s Store) removeReference(ctx context.Context, id, save string) error {

@@ -59,12 +59,37 @@ func (s Store) upload(ctx context.Context, key string, folder fs.FS) (identity.C
 // publish names the save in the content's document, copies the bytes to their content's
 // key, and writes the snapshot's document, in this order.
 func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
-	if err := s.addReference(ctx, snap.ID, reference{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
-		return snap, err
+	for range maxRaces {
+		if err := s.addReference(ctx, snap.ID, reference{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
+			return snap, err
+		}
+		if err := s.place(ctx, snap); err != nil {
+			return snap, err
+		}
+		published, err := s.create(ctx, snap)
+		if err != nil || published.Save != snap.Save {
+			return published, err
+		}
+		// The write may have been repeated because its reply was lost. If another process pruned the
+		// snapshot in between, the repetition brought it back without its bytes.
+		held, err := s.needs(ctx, snap.ID, snap.Save)
+		if err != nil || held {
+			return snap, err
+		}
+		if err := s.withdraw(ctx, snap); err != nil {
+			return snap, err
+		}
 	}
-	if err := s.place(ctx, snap); err != nil {
-		return snap, err
-	}
+	return snap, errPruned()
+}
+
+func errPruned() error {
+	return fault.New(fault.Unavailable, "another process pruned it %d times", maxRaces)
+}
+
+// create writes the snapshot's document. If the run has a snapshot of that content, it returns
+// that one, and takes the reference of the save back.
+func (s Store) create(ctx context.Context, snap Snapshot) (Snapshot, error) {
 	for range maxRaces {
 		_, err := host.Save(ctx, s.Docs, Key(snap.Run, snap.ID), snap, "")
 		if !fault.Is(err, fault.Conflict) {
@@ -82,7 +107,19 @@ func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 			return first, err
 		}
 	}
-	return snap, fault.New(fault.Unavailable, "another process pruned it %d times", maxRaces)
+	return snap, errPruned()
+}
+
+// withdraw deletes the snapshot's document, unless another save has written it since.
+func (s Store) withdraw(ctx context.Context, snap Snapshot) error {
+	now, rev, err := s.load(ctx, snap.Run, snap.ID)
+	if err == nil && now.Save == snap.Save {
+		err = s.Docs.Delete(ctx, Key(snap.Run, snap.ID), rev)
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
 }
 
 // place copies the bytes to the key of their content. An object at that key has these

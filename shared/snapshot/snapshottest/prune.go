@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/retry"
 	"rollout/shared/snapshot"
 )
 
@@ -103,6 +105,49 @@ func testLateDeletion(t *testing.T, open func(t *testing.T) Stores) {
 		t.Fatalf("saved %s during the deletion of %s", saved.ID, old.ID)
 	}
 	wantRestored(t, s, saved, folder("5"))
+}
+
+// testPruneBetweenRepeats loses the reply to the write of a snapshot's document, and prunes the
+// snapshot before the write is repeated: the repetition must not list it without its bytes.
+func testPruneBetweenRepeats(t *testing.T, open func(t *testing.T) Stores) {
+	stores, clock := open(t), start()
+	s := storeOf(stores, clock)
+	pruned := 0
+	lossy := Stores{stores.Blobs, document.Reliable(&losing{Store: stores.Docs, prefix: "snapshot/", meanwhile: func() {
+		gone, err := s.Prune(t.Context(), runA, snapshot.Retention{})
+		if err != nil {
+			t.Error(err)
+		}
+		pruned += len(gone)
+	}}, retry.Policy{Base: time.Microsecond})}
+	snap := save(t, storeOf(lossy, clock), folder("5"), details(runA, ""))
+	if pruned != 1 {
+		t.Fatalf("%d snapshots were pruned, want 1", pruned)
+	}
+	wantRestored(t, s, snap, folder("5"))
+	if _, err := s.Prune(t.Context(), runA, snapshot.Retention{}); err != nil {
+		t.Error(err)
+	}
+	if left := append(objects(t, stores, ""), documents(t, stores)...); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// losing loses the reply to the first document that is created under a prefix.
+type losing struct {
+	document.Store
+	prefix    string
+	meanwhile func()
+}
+
+func (l *losing) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	rev, err := l.Store.Create(ctx, key, value)
+	if f := l.meanwhile; f != nil && strings.HasPrefix(key, l.prefix) {
+		l.meanwhile = nil
+		f()
+		return "", fault.New(fault.Unavailable, "the reply was lost")
+	}
+	return rev, err
 }
 
 // hooked calls before at the first deletion of a key.

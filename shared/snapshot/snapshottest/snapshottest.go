@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		{"Prune", testPrune},
 		{"PruneKeepsSharedBytes", testPruneKeepsSharedBytes},
 		{"LateDeletion", testLateDeletion},
+		{"PruneBetweenRepeats", testPruneBetweenRepeats},
 		{"Crash", testCrash},
 		{"Races", testRaces},
 	} {
