@@ -139,6 +139,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|(http://)?127.0.0.1:\d+|\d+ GPUs`)
 	out := varying.ReplaceAllString(got.Stdout, " …")
 	const want = `✓ credentials …  the machine's account
+✓ clock …  within 2s of Google Cloud's
 ✓ apis …  12 APIs enabled
 ✓ gpu_quota …  3 L4 of Cloud Run in europe-west4; GPUS_ALL_REGIONS 4, PREEMPTIBLE_NVIDIA_L4_GPUS 2
 ✓ cpu_quota …  no pool trains
@@ -154,7 +155,7 @@ func (f doctorFixture) wantHealthy(t *testing.T) {
 ✓ secret_store …  hf-token
 ✓ compute_hint …   …, 4520031799277581759
 ✓ content_id_roundtrip …
-16 pass, 0 fail —  …
+17 pass, 0 fail —  …
 `
 	if out != want || got.Stderr != "" || got.ExitCode != 0 {
 		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
@@ -209,7 +210,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 				t.Fatalf("%v in %s, %s", err, got.Stdout, got.Stderr)
 			}
 			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
-				report.Summary.Passed+report.Summary.Skipped != 16-len(c.fails) {
+				report.Summary.Passed+report.Summary.Skipped != 17-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {
