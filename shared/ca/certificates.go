@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 
@@ -35,12 +36,15 @@ const (
 // when it ends. The holder's id becomes its common name; nothing else of the request counts. A
 // request that is none, or is not signed with its own key, is Invalid.
 func (a *Authority) SignClient(request []byte, id string, now time.Time) (der []byte, until time.Time, err error) {
+	if len(request) > maxRequest {
+		return nil, until, fault.New(fault.Invalid, "a request for a certificate of %d bytes", len(request))
+	}
 	csr, err := x509.ParseCertificateRequest(request)
 	if err == nil {
-		err = csr.CheckSignature()
+		err = checkKey(csr.PublicKey) // before its signature: huge keys of other kinds take hours to check
 	}
 	if err == nil {
-		err = checkKey(csr.PublicKey)
+		err = csr.CheckSignature()
 	}
 	if err != nil {
 		return nil, until, fault.WithKind(fault.Invalid, err, "read the request for a certificate")
@@ -54,6 +58,9 @@ func (a *Authority) SignClient(request []byte, id string, now time.Time) (der []
 	return der, until, err
 }
 
+// maxRequest bounds a request for a certificate, in bytes.
+const maxRequest = 4 << 10
+
 // checkKey accepts keys of the curve P-256, the only kind that workers make.
 func checkKey(key any) error {
 	if k, ok := key.(*ecdsa.PublicKey); !ok || k.Curve != elliptic.P256() {
@@ -65,6 +72,11 @@ func checkKey(key any) error {
 // VerifyClient returns the id of the holder of a client's certificate. A certificate of another
 // authority, one that has ended, and one for another use are Denied, with a remedy.
 func (a *Authority) VerifyClient(cert *x509.Certificate, now time.Time) (id string, err error) {
+	ofOther := &fault.Error{Kind: fault.Denied, Remedy: joinAgain,
+		Err: errors.New("the worker's certificate is not of this installation's authority")}
+	if cert.CheckSignatureFrom(a.cert) != nil { // before its dates, which a stranger may choose
+		return "", ofOther
+	}
 	_, err = cert.Verify(x509.VerifyOptions{Roots: a.pool, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	var invalid x509.CertificateInvalidError
@@ -76,8 +88,7 @@ func (a *Authority) VerifyClient(cert *x509.Certificate, now time.Time) (id stri
 			Err: fmt.Errorf("the worker's certificate is valid from %s to %s", cert.NotBefore.UTC().Format(time.RFC3339),
 				cert.NotAfter.UTC().Format(time.RFC3339))}
 	}
-	return "", &fault.Error{Kind: fault.Denied, Remedy: joinAgain,
-		Err: errors.New("the worker's certificate is not of this installation's authority")}
+	return "", ofOther
 }
 
 // joinAgain is the remedy for a certificate that does not hold.
@@ -110,23 +121,23 @@ type serverCertificate struct {
 	clock     clock.Clock
 	names     []string
 
-	mu    sync.Mutex
-	cert  *tls.Certificate
-	renew time.Time
+	mu          sync.Mutex
+	cert        *tls.Certificate
+	made, renew time.Time
 }
 
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	if s.cert != nil && now.Before(s.renew) {
+	if s.cert != nil && now.Before(s.renew) && !now.Before(s.made) { // the clock may be set back
 		return s.cert, nil
 	}
 	cert, err := s.authority.newServer(s.names, now)
 	if err != nil {
 		return nil, err
 	}
-	s.cert, s.renew = cert, now.Add(serverLife/2)
+	s.cert, s.made, s.renew = cert, now, now.Add(serverLife/2)
 	return cert, nil
 }
 
@@ -144,12 +155,12 @@ func (a *Authority) newServer(names []string, now time.Time) (*tls.Certificate, 
 		DNSNames:    []string{ServerName, "localhost"},
 	}
 	if host, err := os.Hostname(); err == nil {
-		template.DNSNames = append(template.DNSNames, host)
+		names = append(names[:len(names):len(names)], host)
 	}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
-		} else if name != "" {
+		} else if isHostName.MatchString(name) {
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
@@ -160,6 +171,9 @@ func (a *Authority) newServer(names []string, now time.Time) (*tls.Certificate, 
 	}
 	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}, nil
 }
+
+// isHostName matches the names that a certificate can hold; machines may have others.
+var isHostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?$`)
 
 // ownAddresses returns the addresses of this machine. One that can't be found is missing.
 func ownAddresses() (ips []net.IP) {
