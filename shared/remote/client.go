@@ -3,9 +3,8 @@ package remote
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"rollout/shared/ca"
 	"rollout/shared/fault"
 	"rollout/shared/remote/portsv1"
 )
@@ -34,15 +32,26 @@ const (
 // Client is a connection to an installation. It is safe for concurrent use. Use Join to get one,
 // and Close it.
 type Client struct {
-	conn *grpc.ClientConn
+	conn atomic.Pointer[grpc.ClientConn]
 
 	mu      sync.Mutex
+	old     []*grpc.ClientConn // that calls may still use, until oldConnection after they were replaced
 	refusal error
 	refused chan struct{} // closed once refusal is set
 }
 
 // newClient returns a client of the address with those TLS settings. It connects at the first call.
 func newClient(address string, settings *tls.Config) (*Client, error) {
+	conn, err := dial(address, settings)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{refused: make(chan struct{})}
+	c.conn.Store(conn)
+	return c, nil
+}
+
+func dial(address string, settings *tls.Config) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(credentials.NewTLS(settings)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout,
@@ -51,36 +60,63 @@ func newClient(address string, settings *tls.Config) (*Client, error) {
 			BaseDelay: 100 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: connectPause}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.MaxCallSendMsgSize(MaxRequest)),
 		grpc.WithIdleTimeout(0), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy())
-	if err != nil {
-		return nil, fault.WithKind(fault.Invalid, err, "connect to %s", address)
-	}
-	return &Client{conn: conn, refused: make(chan struct{})}, nil
+	return conn, fault.WithKind(fault.Invalid, err, "connect to %s", address)
+}
+
+// oldConnection is how long calls may use a connection that was replaced: long uploads go on.
+const oldConnection = 10 * time.Minute
+
+// replace makes later calls use another connection.
+func (c *Client) replace(conn *grpc.ClientConn) {
+	before := c.conn.Swap(conn)
+	c.mu.Lock()
+	c.old = append(c.old, before)
+	c.mu.Unlock()
+	time.AfterFunc(oldConnection, func() { _ = before.Close() })
+}
+
+// Invoke is grpc.ClientConnInterface's.
+func (c *Client) Invoke(ctx context.Context, method string, in, out any, options ...grpc.CallOption) error {
+	return c.conn.Load().Invoke(ctx, method, in, out, options...)
+}
+
+// NewStream is grpc.ClientConnInterface's.
+func (c *Client) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, options ...grpc.CallOption) (
+	grpc.ClientStream, error) {
+	return c.conn.Load().NewStream(ctx, d, method, options...)
 }
 
 // Documents returns the installation's documents.
-func (c *Client) Documents() *Documents { return &Documents{c, portsv1.NewDocumentsClient(c.conn)} }
+func (c *Client) Documents() *Documents { return &Documents{c, portsv1.NewDocumentsClient(c)} }
 
 // Objects returns the objects of the installation's bucket.
-func (c *Client) Objects() *Objects { return &Objects{c, portsv1.NewObjectsClient(c.conn)} }
+func (c *Client) Objects() *Objects { return &Objects{c, portsv1.NewObjectsClient(c)} }
 
 // Queues returns the installation's queues.
-func (c *Client) Queues() *Queues { return &Queues{c, portsv1.NewQueuesClient(c.conn)} }
+func (c *Client) Queues() *Queues { return &Queues{c, portsv1.NewQueuesClient(c)} }
 
 // Secrets returns the secrets that the server gives to workers.
-func (c *Client) Secrets() *Secrets { return &Secrets{c, portsv1.NewSecretsClient(c.conn)} }
+func (c *Client) Secrets() *Secrets { return &Secrets{c, portsv1.NewSecretsClient(c)} }
 
 // Description is what the installation says to those who join.
 type Description struct {
 	Config   []byte   // of the deployment, TOML; empty has the defaults
 	Settings []string // written over it
 	Pool     string   // for which alone the worker may work; "" is any that answers prompts
+	Pools    []Pool   // that answer prompts
 }
+
+// Pool is a pool of the installation, with the model that its runs name.
+type Pool struct{ Name, Model string }
 
 // Describe asks the installation what a worker must know before it starts.
 func (c *Client) Describe(ctx context.Context) (Description, error) {
-	d, err := call(ctx, c, portsv1.NewMembershipClient(c.conn).Describe, &portsv1.DescribeRequest{})
-	return Description{Config: d.GetConfig(), Settings: d.GetSettings(), Pool: d.GetPool()},
-		fault.Wrap(err, "ask the installation for its config")
+	d, err := call(ctx, c, portsv1.NewMembershipClient(c).Describe, &portsv1.DescribeRequest{})
+	out := Description{Config: d.GetConfig(), Settings: d.GetSettings(), Pool: d.GetPool()}
+	for _, p := range d.GetPools() {
+		out.Pools = append(out.Pools, Pool{p.GetName(), p.GetModel()})
+	}
+	return out, fault.Wrap(err, "ask the installation for its config")
 }
 
 // Refused returns a channel that is closed when the server no longer takes this client for a
@@ -94,8 +130,16 @@ func (c *Client) Refusal() error {
 	return c.refusal
 }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+// Close ends the connections.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	old := c.old
+	c.mu.Unlock()
+	for _, conn := range old {
+		_ = conn.Close() // it may be closed already
+	}
+	return c.conn.Load().Close()
+}
 
 // failed returns the error of a call, and notes that the server refuses the client.
 func (c *Client) failed(ctx context.Context, err error) error {
@@ -128,13 +172,3 @@ func longCall[In, Out any](ctx context.Context, c *Client,
 	}
 	return out, nil
 }
-
-// tlsConfig returns the settings of a client that trusts the authority alone.
-func tlsConfig(authority *x509.Certificate) *tls.Config {
-	roots := x509.NewCertPool()
-	roots.AddCert(authority)
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: ca.ServerName}
-}
-
-// errNoServer is the error of a server that shows no certificate of the token's authority.
-var errNoServer = errors.New("the server there is not the one that the token is of")

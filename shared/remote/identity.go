@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,7 +24,11 @@ type identity struct {
 	key       *ecdsa.PrivateKey
 	cert      *x509.Certificate
 	authority *x509.Certificate
+	token     string // ca.SecretID of the token with which it was given
 }
+
+// tokenHeader is the PEM header of the key that holds identity.token.
+const tokenHeader = "Token"
 
 // identityFile is the file with an identity, in its folder: one file, so that its parts are of
 // one piece whatever ends the process.
@@ -49,12 +54,13 @@ func readIdentity(dir string) (*identity, error) {
 
 func parseIdentity(text []byte) (*identity, error) {
 	var blocks [][]byte
+	token := ""
 	for rest := text; ; {
 		var b *pem.Block
 		if b, rest = pem.Decode(rest); b == nil {
 			break
 		}
-		blocks = append(blocks, b.Bytes)
+		blocks, token = append(blocks, b.Bytes), cmp.Or(token, b.Headers[tokenHeader])
 	}
 	if len(blocks) != 3 {
 		return nil, fmt.Errorf("%d parts in PEM, want a key and two certificates", len(blocks))
@@ -67,7 +73,12 @@ func parseIdentity(text []byte) (*identity, error) {
 	if !ok {
 		return nil, fmt.Errorf("a key of the kind %T", parsed)
 	}
-	return newIdentity(key, blocks[1], blocks[2])
+	id, err := newIdentity(key, blocks[1], blocks[2])
+	if err != nil {
+		return nil, err
+	}
+	id.token = token
+	return id, nil
 }
 
 // newIdentity returns the identity with certificates in DER. The first must be for the key.
@@ -93,7 +104,8 @@ func (id *identity) write(dir string) error {
 		return fault.WithKind(fault.Internal, err, "encode the worker's key")
 	}
 	var text bytes.Buffer
-	for _, b := range []pem.Block{{Type: "PRIVATE KEY", Bytes: key}, {Type: "CERTIFICATE", Bytes: id.cert.Raw},
+	for _, b := range []pem.Block{
+		{Type: "PRIVATE KEY", Bytes: key, Headers: map[string]string{tokenHeader: id.token}}, {Type: "CERTIFICATE", Bytes: id.cert.Raw},
 		{Type: "CERTIFICATE", Bytes: id.authority.Raw}} {
 		if err := pem.Encode(&text, &b); err != nil {
 			return fault.WithKind(fault.Internal, err, "encode the worker's certificate")

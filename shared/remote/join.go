@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"rollout/shared/ca"
 	"rollout/shared/clock"
@@ -44,7 +45,7 @@ func Join(ctx context.Context, o Options) (*Client, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	kept := id != nil && id.validAt(o.Clock.Now()) && !o.otherAuthority(id)
+	kept := id != nil && id.validAt(o.Clock.Now()) && !o.otherToken(id)
 	if !kept {
 		if id, err = o.enroll(ctx, id != nil); err != nil {
 			return nil, nil, err
@@ -65,11 +66,11 @@ func Join(ctx context.Context, o Options) (*Client, func() error, error) {
 // closed, and only its Refusal may be asked.
 func (o Options) connect(ctx context.Context, id *identity) (*Client, func() error, error) {
 	h := &holder{options: o, current: id}
-	settings := tlsConfig(id.authority)
-	settings.Time = o.Clock.Now
+	settings := o.trust(sha256.Sum256(id.authority.Raw))
 	settings.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return h.identity().certificate(), nil
 	}
+	h.dial = func() (*grpc.ClientConn, error) { return dial(o.Address, settings) }
 	c, err := newClient(o.Address, settings)
 	if err != nil {
 		return nil, nil, err
@@ -87,10 +88,11 @@ func (o Options) connect(ctx context.Context, id *identity) (*Client, func() err
 	}, nil
 }
 
-// otherAuthority reports whether the token is of another authority than the identity: the
-// installation was made anew.
-func (o Options) otherAuthority(id *identity) bool {
-	return o.Token.Secret.Reveal() != "" && sha256.Sum256(id.authority.Raw) != o.Token.Fingerprint
+// otherToken reports whether the identity was given for another token: the installation was made
+// anew, or the worker is to join another pool.
+func (o Options) otherToken(id *identity) bool {
+	secretText := o.Token.Secret.Reveal()
+	return secretText != "" && ca.SecretID(secretText) != id.token
 }
 
 // enroll asks for a certificate with the token, and keeps it.
@@ -107,13 +109,13 @@ func (o Options) enroll(ctx context.Context, ended bool) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(o.Address, o.trustToken())
+	c, err := newClient(o.Address, o.trust(o.Token.Fingerprint))
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() // the certificate is asked for on a connection of its own
 	host, _ := os.Hostname()
-	got, err := call(ctx, c, portsv1.NewMembershipClient(c.conn).Enroll,
+	got, err := call(ctx, c, portsv1.NewMembershipClient(c).Enroll,
 		&portsv1.EnrollRequest{Token: o.Token.Secret.Reveal(), SigningRequest: request, Host: valid(host)})
 	if err != nil {
 		return nil, fault.Wrap(err, "join the installation at %s", o.Address)
@@ -121,44 +123,53 @@ func (o Options) enroll(ctx context.Context, ended bool) (*identity, error) {
 	if sha256.Sum256(got.Authority) != o.Token.Fingerprint {
 		return nil, fault.WithKind(fault.Denied, errNoServer, "join the installation at %s", o.Address)
 	}
-	return o.keep(key, got)
+	id, err := newIdentity(key, got.GetCertificate(), got.GetAuthority())
+	if err != nil {
+		return nil, fault.WithKind(fault.Unavailable, err, "read the certificate that the server gave")
+	}
+	id.token = ca.SecretID(o.Token.Secret.Reveal())
+	return id, id.write(o.Dir)
 }
 
-// trustToken returns the settings of a connection to a server whose authority has the token's
-// fingerprint.
-func (o Options) trustToken() *tls.Config {
+// trust returns the settings of a connection to a server whose authority has the fingerprint.
+func (o Options) trust(fingerprint [sha256.Size]byte) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // VerifyConnection checks the chain: there is no root yet
+		InsecureSkipVerify: true, // VerifyConnection checks the chain, and says what to do
 		ServerName:         ca.ServerName,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			for _, authority := range s.PeerCertificates {
-				if sha256.Sum256(authority.Raw) != o.Token.Fingerprint {
-					continue
+				if sha256.Sum256(authority.Raw) == fingerprint {
+					return o.verifyServer(s.PeerCertificates[0], authority)
 				}
-				roots := x509.NewCertPool()
-				roots.AddCert(authority)
-				_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: ca.ServerName,
-					CurrentTime: o.Clock.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-				return err
 			}
 			return errNoServer
 		},
 	}
 }
 
-// keep writes the identity that the server has given for a key.
-func (o Options) keep(key *ecdsa.PrivateKey, got *portsv1.Certificate) (*identity, error) {
-	id, err := newIdentity(key, got.GetCertificate(), got.GetAuthority())
-	if err != nil {
-		return nil, fault.WithKind(fault.Unavailable, err, "read the certificate that the server gave")
+// verifyServer returns nil if the authority has signed a server's certificate, which holds now.
+func (o Options) verifyServer(cert, authority *x509.Certificate) error {
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	_, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: ca.ServerName, CurrentTime: o.Clock.Now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Errorf("the server's certificate is valid from %s to %s, and this machine's clock says %s: "+
+			"correct the clock of this machine, or of the server's", cert.NotBefore.UTC().Format(time.RFC3339),
+			cert.NotAfter.UTC().Format(time.RFC3339), o.Clock.Now().UTC().Format(time.RFC3339))
 	}
-	return id, id.write(o.Dir)
+	return err
 }
+
+// errNoServer is the error of a server that shows no certificate of the right authority.
+var errNoServer = errors.New("the server there is not the one that the token, or the certificate, is of")
 
 // holder holds the present identity of a client.
 type holder struct {
 	options Options
+	dial    func() (*grpc.ClientConn, error) // shows the present identity
 
 	mu      sync.Mutex
 	current *identity
@@ -176,16 +187,14 @@ const (
 	maxRenewPause = 10 * time.Minute
 )
 
-// renew asks for another certificate whenever RenewAfter of the present one's life is over.
+// renew asks for another certificate whenever RenewAfter of the present one's life is over, and
+// connects anew with it: a connection shows the certificate with which it began.
 func (h *holder) renew(ctx context.Context, c *Client) {
 	log := h.options.Log
+	id := h.identity()
+	// A clock that is wrong must not delay it.
+	wait := min(id.cert.NotBefore.Add(lifeOf(id)).Sub(h.options.Clock.Now()), lifeOf(id))
 	for failures := 0; ; {
-		id := h.identity()
-		life := id.cert.NotAfter.Sub(id.cert.NotBefore)
-		wait := id.cert.NotBefore.Add(time.Duration(float64(life) * ca.RenewAfter)).Sub(h.options.Clock.Now())
-		if failures > 0 {
-			wait = max(wait, min(renewPause<<min(failures-1, 8), maxRenewPause))
-		}
 		timer := time.NewTimer(max(wait, 0))
 		select {
 		case <-ctx.Done():
@@ -196,19 +205,41 @@ func (h *holder) renew(ctx context.Context, c *Client) {
 			return
 		case <-timer.C:
 		}
-		next, err := h.options.renewOnce(ctx, c, id)
+		next, err := h.options.renewOnce(ctx, c, h.identity())
+		if err == nil {
+			err = h.use(c, next)
+		}
 		if err != nil {
+			wait = min(renewPause<<min(failures, 8), maxRenewPause)
 			failures++
-			log.WarnContext(ctx, "the worker's certificate can't be renewed yet", "until", id.cert.NotAfter,
+			log.WarnContext(ctx, "the worker's certificate can't be renewed yet", "until", h.identity().cert.NotAfter,
 				observe.KeyError, err)
 			continue
 		}
-		failures = 0
-		h.mu.Lock()
-		h.current = next
-		h.mu.Unlock()
+		// It has just been given: how the clocks of the machines differ does not matter.
+		failures, wait = 0, lifeOf(next)
+		if err := next.write(h.options.Dir); err != nil {
+			log.WarnContext(ctx, "the worker's certificate can't be kept for its next start", observe.KeyError, err)
+		}
 		log.InfoContext(ctx, "the worker's certificate is renewed", "until", next.cert.NotAfter)
 	}
+}
+
+// lifeOf returns how long after it was given an identity is renewed.
+func lifeOf(id *identity) time.Duration {
+	return time.Duration(float64(id.cert.NotAfter.Sub(id.cert.NotBefore)) * ca.RenewAfter)
+}
+
+// use makes a client show an identity.
+func (h *holder) use(c *Client, id *identity) error {
+	h.mu.Lock()
+	h.current = id
+	h.mu.Unlock()
+	conn, err := h.dial()
+	if err == nil {
+		c.replace(conn)
+	}
+	return err
 }
 
 func (o Options) renewOnce(ctx context.Context, c *Client, old *identity) (*identity, error) {
@@ -216,12 +247,17 @@ func (o Options) renewOnce(ctx context.Context, c *Client, old *identity) (*iden
 	if err != nil {
 		return nil, err
 	}
-	got, err := call(ctx, c, portsv1.NewMembershipClient(c.conn).Renew, &portsv1.RenewRequest{SigningRequest: request})
+	got, err := call(ctx, c, portsv1.NewMembershipClient(c).Renew, &portsv1.RenewRequest{SigningRequest: request})
 	if err != nil {
 		return nil, err
 	}
 	if !bytes.Equal(got.Authority, old.authority.Raw) {
 		return nil, fault.New(fault.Denied, "the server gave a certificate of another authority")
 	}
-	return o.keep(key, got)
+	next, err := newIdentity(key, got.GetCertificate(), got.GetAuthority())
+	if err != nil {
+		return nil, fault.WithKind(fault.Unavailable, err, "read the certificate that the server gave")
+	}
+	next.token = old.token
+	return next, nil
 }

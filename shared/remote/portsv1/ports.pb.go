@@ -222,6 +222,7 @@ type Description struct {
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`     // of the deployment, TOML; empty has the defaults
 	Settings      []string               `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty"` // written over the config, as of --set
 	Pool          string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`         // for which the certificate was given; "" is any
+	Pools         []*Pool                `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`       // that answer prompts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +278,65 @@ func (x *Description) GetPool() string {
 	return ""
 }
 
+func (x *Description) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+type Pool struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pool) Reset() {
+	*x = Pool{}
+	mi := &file_portsv1_ports_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pool) ProtoMessage() {}
+
+func (x *Pool) ProtoReflect() protoreflect.Message {
+	mi := &file_portsv1_ports_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
+func (*Pool) Descriptor() ([]byte, []int) {
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Pool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Pool) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 type Done struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -285,7 +345,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_portsv1_ports_proto_msgTypes[5]
+	mi := &file_portsv1_ports_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +357,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[5]
+	mi := &file_portsv1_ports_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +370,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{5}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{6}
 }
 
 type PingRequest struct {
@@ -321,7 +381,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[6]
+	mi := &file_portsv1_ports_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +393,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[6]
+	mi := &file_portsv1_ports_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +406,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{6}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{7}
 }
 
 type DocumentKey struct {
@@ -358,7 +418,7 @@ type DocumentKey struct {
 
 func (x *DocumentKey) Reset() {
 	*x = DocumentKey{}
-	mi := &file_portsv1_ports_proto_msgTypes[7]
+	mi := &file_portsv1_ports_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +430,7 @@ func (x *DocumentKey) String() string {
 func (*DocumentKey) ProtoMessage() {}
 
 func (x *DocumentKey) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[7]
+	mi := &file_portsv1_ports_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +443,7 @@ func (x *DocumentKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentKey.ProtoReflect.Descriptor instead.
 func (*DocumentKey) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{7}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DocumentKey) GetKey() string {
@@ -402,7 +462,7 @@ type DocumentKeys struct {
 
 func (x *DocumentKeys) Reset() {
 	*x = DocumentKeys{}
-	mi := &file_portsv1_ports_proto_msgTypes[8]
+	mi := &file_portsv1_ports_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +474,7 @@ func (x *DocumentKeys) String() string {
 func (*DocumentKeys) ProtoMessage() {}
 
 func (x *DocumentKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[8]
+	mi := &file_portsv1_ports_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +487,7 @@ func (x *DocumentKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentKeys.ProtoReflect.Descriptor instead.
 func (*DocumentKeys) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{8}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DocumentKeys) GetKeys() []string {
@@ -448,7 +508,7 @@ type Document struct {
 
 func (x *Document) Reset() {
 	*x = Document{}
-	mi := &file_portsv1_ports_proto_msgTypes[9]
+	mi := &file_portsv1_ports_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +520,7 @@ func (x *Document) String() string {
 func (*Document) ProtoMessage() {}
 
 func (x *Document) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[9]
+	mi := &file_portsv1_ports_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +533,7 @@ func (x *Document) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Document.ProtoReflect.Descriptor instead.
 func (*Document) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{9}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Document) GetKey() string {
@@ -506,7 +566,7 @@ type DocumentPage struct {
 
 func (x *DocumentPage) Reset() {
 	*x = DocumentPage{}
-	mi := &file_portsv1_ports_proto_msgTypes[10]
+	mi := &file_portsv1_ports_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +578,7 @@ func (x *DocumentPage) String() string {
 func (*DocumentPage) ProtoMessage() {}
 
 func (x *DocumentPage) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[10]
+	mi := &file_portsv1_ports_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +591,7 @@ func (x *DocumentPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentPage.ProtoReflect.Descriptor instead.
 func (*DocumentPage) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{10}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DocumentPage) GetDocuments() []*Document {
@@ -552,7 +612,7 @@ type DocumentWrite struct {
 
 func (x *DocumentWrite) Reset() {
 	*x = DocumentWrite{}
-	mi := &file_portsv1_ports_proto_msgTypes[11]
+	mi := &file_portsv1_ports_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +624,7 @@ func (x *DocumentWrite) String() string {
 func (*DocumentWrite) ProtoMessage() {}
 
 func (x *DocumentWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[11]
+	mi := &file_portsv1_ports_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +637,7 @@ func (x *DocumentWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentWrite.ProtoReflect.Descriptor instead.
 func (*DocumentWrite) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{11}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DocumentWrite) GetKey() string {
@@ -611,7 +671,7 @@ type DocumentRevision struct {
 
 func (x *DocumentRevision) Reset() {
 	*x = DocumentRevision{}
-	mi := &file_portsv1_ports_proto_msgTypes[12]
+	mi := &file_portsv1_ports_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +683,7 @@ func (x *DocumentRevision) String() string {
 func (*DocumentRevision) ProtoMessage() {}
 
 func (x *DocumentRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[12]
+	mi := &file_portsv1_ports_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +696,7 @@ func (x *DocumentRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentRevision.ProtoReflect.Descriptor instead.
 func (*DocumentRevision) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{12}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DocumentRevision) GetKey() string {
@@ -662,7 +722,7 @@ type Revision struct {
 
 func (x *Revision) Reset() {
 	*x = Revision{}
-	mi := &file_portsv1_ports_proto_msgTypes[13]
+	mi := &file_portsv1_ports_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +734,7 @@ func (x *Revision) String() string {
 func (*Revision) ProtoMessage() {}
 
 func (x *Revision) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[13]
+	mi := &file_portsv1_ports_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +747,7 @@ func (x *Revision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revision.ProtoReflect.Descriptor instead.
 func (*Revision) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{13}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Revision) GetRevision() string {
@@ -708,7 +768,7 @@ type DocumentList struct {
 
 func (x *DocumentList) Reset() {
 	*x = DocumentList{}
-	mi := &file_portsv1_ports_proto_msgTypes[14]
+	mi := &file_portsv1_ports_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +780,7 @@ func (x *DocumentList) String() string {
 func (*DocumentList) ProtoMessage() {}
 
 func (x *DocumentList) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[14]
+	mi := &file_portsv1_ports_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +793,7 @@ func (x *DocumentList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DocumentList.ProtoReflect.Descriptor instead.
 func (*DocumentList) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{14}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DocumentList) GetPrefix() string {
@@ -769,7 +829,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_portsv1_ports_proto_msgTypes[15]
+	mi := &file_portsv1_ports_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +841,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[15]
+	mi := &file_portsv1_ports_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +854,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{15}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Object) GetKey() string {
@@ -836,7 +896,7 @@ type PutHead struct {
 
 func (x *PutHead) Reset() {
 	*x = PutHead{}
-	mi := &file_portsv1_ports_proto_msgTypes[16]
+	mi := &file_portsv1_ports_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +908,7 @@ func (x *PutHead) String() string {
 func (*PutHead) ProtoMessage() {}
 
 func (x *PutHead) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[16]
+	mi := &file_portsv1_ports_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +921,7 @@ func (x *PutHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutHead.ProtoReflect.Descriptor instead.
 func (*PutHead) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{16}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutHead) GetKey() string {
@@ -898,7 +958,7 @@ type PutPart struct {
 
 func (x *PutPart) Reset() {
 	*x = PutPart{}
-	mi := &file_portsv1_ports_proto_msgTypes[17]
+	mi := &file_portsv1_ports_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +970,7 @@ func (x *PutPart) String() string {
 func (*PutPart) ProtoMessage() {}
 
 func (x *PutPart) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[17]
+	mi := &file_portsv1_ports_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +983,7 @@ func (x *PutPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutPart.ProtoReflect.Descriptor instead.
 func (*PutPart) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{17}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PutPart) GetPart() isPutPart_Part {
@@ -980,7 +1040,7 @@ type GetPart struct {
 
 func (x *GetPart) Reset() {
 	*x = GetPart{}
-	mi := &file_portsv1_ports_proto_msgTypes[18]
+	mi := &file_portsv1_ports_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1052,7 @@ func (x *GetPart) String() string {
 func (*GetPart) ProtoMessage() {}
 
 func (x *GetPart) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[18]
+	mi := &file_portsv1_ports_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1065,7 @@ func (x *GetPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPart.ProtoReflect.Descriptor instead.
 func (*GetPart) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{18}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetPart) GetPart() isGetPart_Part {
@@ -1061,7 +1121,7 @@ type ObjectRange struct {
 
 func (x *ObjectRange) Reset() {
 	*x = ObjectRange{}
-	mi := &file_portsv1_ports_proto_msgTypes[19]
+	mi := &file_portsv1_ports_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1133,7 @@ func (x *ObjectRange) String() string {
 func (*ObjectRange) ProtoMessage() {}
 
 func (x *ObjectRange) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[19]
+	mi := &file_portsv1_ports_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1146,7 @@ func (x *ObjectRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRange.ProtoReflect.Descriptor instead.
 func (*ObjectRange) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{19}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ObjectRange) GetKey() string {
@@ -1127,7 +1187,7 @@ type ObjectVersion struct {
 
 func (x *ObjectVersion) Reset() {
 	*x = ObjectVersion{}
-	mi := &file_portsv1_ports_proto_msgTypes[20]
+	mi := &file_portsv1_ports_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1199,7 @@ func (x *ObjectVersion) String() string {
 func (*ObjectVersion) ProtoMessage() {}
 
 func (x *ObjectVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[20]
+	mi := &file_portsv1_ports_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1212,7 @@ func (x *ObjectVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectVersion.ProtoReflect.Descriptor instead.
 func (*ObjectVersion) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{20}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ObjectVersion) GetKey() string {
@@ -1180,7 +1240,7 @@ type ObjectList struct {
 
 func (x *ObjectList) Reset() {
 	*x = ObjectList{}
-	mi := &file_portsv1_ports_proto_msgTypes[21]
+	mi := &file_portsv1_ports_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1252,7 @@ func (x *ObjectList) String() string {
 func (*ObjectList) ProtoMessage() {}
 
 func (x *ObjectList) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[21]
+	mi := &file_portsv1_ports_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1265,7 @@ func (x *ObjectList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
 func (*ObjectList) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{21}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ObjectList) GetPrefix() string {
@@ -1238,7 +1298,7 @@ type ObjectPage struct {
 
 func (x *ObjectPage) Reset() {
 	*x = ObjectPage{}
-	mi := &file_portsv1_ports_proto_msgTypes[22]
+	mi := &file_portsv1_ports_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1310,7 @@ func (x *ObjectPage) String() string {
 func (*ObjectPage) ProtoMessage() {}
 
 func (x *ObjectPage) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[22]
+	mi := &file_portsv1_ports_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1323,7 @@ func (x *ObjectPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectPage.ProtoReflect.Descriptor instead.
 func (*ObjectPage) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{22}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ObjectPage) GetObjects() []*Object {
@@ -1283,7 +1343,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[23]
+	mi := &file_portsv1_ports_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1355,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[23]
+	mi := &file_portsv1_ports_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1368,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{23}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinRequest) GetDestination() string {
@@ -1335,7 +1395,7 @@ type CopyRequest struct {
 
 func (x *CopyRequest) Reset() {
 	*x = CopyRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[24]
+	mi := &file_portsv1_ports_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1407,7 @@ func (x *CopyRequest) String() string {
 func (*CopyRequest) ProtoMessage() {}
 
 func (x *CopyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[24]
+	mi := &file_portsv1_ports_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1420,7 @@ func (x *CopyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyRequest.ProtoReflect.Descriptor instead.
 func (*CopyRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{24}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CopyRequest) GetDestination() string {
@@ -1388,7 +1448,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[25]
+	mi := &file_portsv1_ports_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1460,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[25]
+	mi := &file_portsv1_ports_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1473,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{25}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SendRequest) GetQueue() string {
@@ -1449,7 +1509,7 @@ type ReceiveRequest struct {
 
 func (x *ReceiveRequest) Reset() {
 	*x = ReceiveRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[26]
+	mi := &file_portsv1_ports_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1521,7 @@ func (x *ReceiveRequest) String() string {
 func (*ReceiveRequest) ProtoMessage() {}
 
 func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[26]
+	mi := &file_portsv1_ports_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1534,7 @@ func (x *ReceiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiveRequest.ProtoReflect.Descriptor instead.
 func (*ReceiveRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{26}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReceiveRequest) GetQueue() string {
@@ -1517,7 +1577,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_portsv1_ports_proto_msgTypes[27]
+	mi := &file_portsv1_ports_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1589,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[27]
+	mi := &file_portsv1_ports_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1602,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{27}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Message) GetId() string {
@@ -1582,7 +1642,7 @@ type Messages struct {
 
 func (x *Messages) Reset() {
 	*x = Messages{}
-	mi := &file_portsv1_ports_proto_msgTypes[28]
+	mi := &file_portsv1_ports_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1654,7 @@ func (x *Messages) String() string {
 func (*Messages) ProtoMessage() {}
 
 func (x *Messages) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[28]
+	mi := &file_portsv1_ports_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1667,7 @@ func (x *Messages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Messages.ProtoReflect.Descriptor instead.
 func (*Messages) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{28}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Messages) GetMessages() []*Message {
@@ -1628,7 +1688,7 @@ type ReceiptRequest struct {
 
 func (x *ReceiptRequest) Reset() {
 	*x = ReceiptRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[29]
+	mi := &file_portsv1_ports_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1700,7 @@ func (x *ReceiptRequest) String() string {
 func (*ReceiptRequest) ProtoMessage() {}
 
 func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[29]
+	mi := &file_portsv1_ports_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1713,7 @@ func (x *ReceiptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiptRequest.ProtoReflect.Descriptor instead.
 func (*ReceiptRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{29}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReceiptRequest) GetQueue() string {
@@ -1687,7 +1747,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_portsv1_ports_proto_msgTypes[30]
+	mi := &file_portsv1_ports_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1759,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[30]
+	mi := &file_portsv1_ports_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1772,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{30}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AckRequest) GetQueue() string {
@@ -1738,7 +1798,7 @@ type SecretName struct {
 
 func (x *SecretName) Reset() {
 	*x = SecretName{}
-	mi := &file_portsv1_ports_proto_msgTypes[31]
+	mi := &file_portsv1_ports_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1810,7 @@ func (x *SecretName) String() string {
 func (*SecretName) ProtoMessage() {}
 
 func (x *SecretName) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[31]
+	mi := &file_portsv1_ports_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1823,7 @@ func (x *SecretName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretName.ProtoReflect.Descriptor instead.
 func (*SecretName) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{31}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SecretName) GetName() string {
@@ -1782,7 +1842,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_portsv1_ports_proto_msgTypes[32]
+	mi := &file_portsv1_ports_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1854,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[32]
+	mi := &file_portsv1_ports_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1867,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{32}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SecretValue) GetText() string {
@@ -1830,7 +1890,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_portsv1_ports_proto_msgTypes[33]
+	mi := &file_portsv1_ports_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1902,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_portsv1_ports_proto_msgTypes[33]
+	mi := &file_portsv1_ports_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1915,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_portsv1_ports_proto_rawDescGZIP(), []int{33}
+	return file_portsv1_ports_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Fault) GetKind() string {
@@ -1900,11 +1960,15 @@ const file_portsv1_ports_proto_rawDesc = "" +
 	"\vCertificate\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x1c\n" +
 	"\tauthority\x18\x02 \x01(\fR\tauthority\"\x11\n" +
-	"\x0fDescribeRequest\"U\n" +
+	"\x0fDescribeRequest\"\x83\x01\n" +
 	"\vDescription\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x1a\n" +
 	"\bsettings\x18\x02 \x03(\tR\bsettings\x12\x12\n" +
-	"\x04pool\x18\x03 \x01(\tR\x04pool\"\x06\n" +
+	"\x04pool\x18\x03 \x01(\tR\x04pool\x12,\n" +
+	"\x05pools\x18\x04 \x03(\v2\x16.rollout.ports.v1.PoolR\x05pools\"0\n" +
+	"\x04Pool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\"\x06\n" +
 	"\x04Done\"\r\n" +
 	"\vPingRequest\"\x1f\n" +
 	"\vDocumentKey\x12\x10\n" +
@@ -2050,101 +2114,103 @@ func file_portsv1_ports_proto_rawDescGZIP() []byte {
 	return file_portsv1_ports_proto_rawDescData
 }
 
-var file_portsv1_ports_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_portsv1_ports_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_portsv1_ports_proto_goTypes = []any{
 	(*EnrollRequest)(nil),    // 0: rollout.ports.v1.EnrollRequest
 	(*RenewRequest)(nil),     // 1: rollout.ports.v1.RenewRequest
 	(*Certificate)(nil),      // 2: rollout.ports.v1.Certificate
 	(*DescribeRequest)(nil),  // 3: rollout.ports.v1.DescribeRequest
 	(*Description)(nil),      // 4: rollout.ports.v1.Description
-	(*Done)(nil),             // 5: rollout.ports.v1.Done
-	(*PingRequest)(nil),      // 6: rollout.ports.v1.PingRequest
-	(*DocumentKey)(nil),      // 7: rollout.ports.v1.DocumentKey
-	(*DocumentKeys)(nil),     // 8: rollout.ports.v1.DocumentKeys
-	(*Document)(nil),         // 9: rollout.ports.v1.Document
-	(*DocumentPage)(nil),     // 10: rollout.ports.v1.DocumentPage
-	(*DocumentWrite)(nil),    // 11: rollout.ports.v1.DocumentWrite
-	(*DocumentRevision)(nil), // 12: rollout.ports.v1.DocumentRevision
-	(*Revision)(nil),         // 13: rollout.ports.v1.Revision
-	(*DocumentList)(nil),     // 14: rollout.ports.v1.DocumentList
-	(*Object)(nil),           // 15: rollout.ports.v1.Object
-	(*PutHead)(nil),          // 16: rollout.ports.v1.PutHead
-	(*PutPart)(nil),          // 17: rollout.ports.v1.PutPart
-	(*GetPart)(nil),          // 18: rollout.ports.v1.GetPart
-	(*ObjectRange)(nil),      // 19: rollout.ports.v1.ObjectRange
-	(*ObjectVersion)(nil),    // 20: rollout.ports.v1.ObjectVersion
-	(*ObjectList)(nil),       // 21: rollout.ports.v1.ObjectList
-	(*ObjectPage)(nil),       // 22: rollout.ports.v1.ObjectPage
-	(*JoinRequest)(nil),      // 23: rollout.ports.v1.JoinRequest
-	(*CopyRequest)(nil),      // 24: rollout.ports.v1.CopyRequest
-	(*SendRequest)(nil),      // 25: rollout.ports.v1.SendRequest
-	(*ReceiveRequest)(nil),   // 26: rollout.ports.v1.ReceiveRequest
-	(*Message)(nil),          // 27: rollout.ports.v1.Message
-	(*Messages)(nil),         // 28: rollout.ports.v1.Messages
-	(*ReceiptRequest)(nil),   // 29: rollout.ports.v1.ReceiptRequest
-	(*AckRequest)(nil),       // 30: rollout.ports.v1.AckRequest
-	(*SecretName)(nil),       // 31: rollout.ports.v1.SecretName
-	(*SecretValue)(nil),      // 32: rollout.ports.v1.SecretValue
-	(*Fault)(nil),            // 33: rollout.ports.v1.Fault
+	(*Pool)(nil),             // 5: rollout.ports.v1.Pool
+	(*Done)(nil),             // 6: rollout.ports.v1.Done
+	(*PingRequest)(nil),      // 7: rollout.ports.v1.PingRequest
+	(*DocumentKey)(nil),      // 8: rollout.ports.v1.DocumentKey
+	(*DocumentKeys)(nil),     // 9: rollout.ports.v1.DocumentKeys
+	(*Document)(nil),         // 10: rollout.ports.v1.Document
+	(*DocumentPage)(nil),     // 11: rollout.ports.v1.DocumentPage
+	(*DocumentWrite)(nil),    // 12: rollout.ports.v1.DocumentWrite
+	(*DocumentRevision)(nil), // 13: rollout.ports.v1.DocumentRevision
+	(*Revision)(nil),         // 14: rollout.ports.v1.Revision
+	(*DocumentList)(nil),     // 15: rollout.ports.v1.DocumentList
+	(*Object)(nil),           // 16: rollout.ports.v1.Object
+	(*PutHead)(nil),          // 17: rollout.ports.v1.PutHead
+	(*PutPart)(nil),          // 18: rollout.ports.v1.PutPart
+	(*GetPart)(nil),          // 19: rollout.ports.v1.GetPart
+	(*ObjectRange)(nil),      // 20: rollout.ports.v1.ObjectRange
+	(*ObjectVersion)(nil),    // 21: rollout.ports.v1.ObjectVersion
+	(*ObjectList)(nil),       // 22: rollout.ports.v1.ObjectList
+	(*ObjectPage)(nil),       // 23: rollout.ports.v1.ObjectPage
+	(*JoinRequest)(nil),      // 24: rollout.ports.v1.JoinRequest
+	(*CopyRequest)(nil),      // 25: rollout.ports.v1.CopyRequest
+	(*SendRequest)(nil),      // 26: rollout.ports.v1.SendRequest
+	(*ReceiveRequest)(nil),   // 27: rollout.ports.v1.ReceiveRequest
+	(*Message)(nil),          // 28: rollout.ports.v1.Message
+	(*Messages)(nil),         // 29: rollout.ports.v1.Messages
+	(*ReceiptRequest)(nil),   // 30: rollout.ports.v1.ReceiptRequest
+	(*AckRequest)(nil),       // 31: rollout.ports.v1.AckRequest
+	(*SecretName)(nil),       // 32: rollout.ports.v1.SecretName
+	(*SecretValue)(nil),      // 33: rollout.ports.v1.SecretValue
+	(*Fault)(nil),            // 34: rollout.ports.v1.Fault
 }
 var file_portsv1_ports_proto_depIdxs = []int32{
-	9,  // 0: rollout.ports.v1.DocumentPage.documents:type_name -> rollout.ports.v1.Document
-	16, // 1: rollout.ports.v1.PutPart.head:type_name -> rollout.ports.v1.PutHead
-	15, // 2: rollout.ports.v1.GetPart.object:type_name -> rollout.ports.v1.Object
-	15, // 3: rollout.ports.v1.ObjectPage.objects:type_name -> rollout.ports.v1.Object
-	19, // 4: rollout.ports.v1.JoinRequest.parts:type_name -> rollout.ports.v1.ObjectRange
-	27, // 5: rollout.ports.v1.Messages.messages:type_name -> rollout.ports.v1.Message
-	0,  // 6: rollout.ports.v1.Membership.Enroll:input_type -> rollout.ports.v1.EnrollRequest
-	1,  // 7: rollout.ports.v1.Membership.Renew:input_type -> rollout.ports.v1.RenewRequest
-	3,  // 8: rollout.ports.v1.Membership.Describe:input_type -> rollout.ports.v1.DescribeRequest
-	7,  // 9: rollout.ports.v1.Documents.Get:input_type -> rollout.ports.v1.DocumentKey
-	8,  // 10: rollout.ports.v1.Documents.GetMany:input_type -> rollout.ports.v1.DocumentKeys
-	11, // 11: rollout.ports.v1.Documents.Create:input_type -> rollout.ports.v1.DocumentWrite
-	11, // 12: rollout.ports.v1.Documents.Replace:input_type -> rollout.ports.v1.DocumentWrite
-	12, // 13: rollout.ports.v1.Documents.Delete:input_type -> rollout.ports.v1.DocumentRevision
-	14, // 14: rollout.ports.v1.Documents.List:input_type -> rollout.ports.v1.DocumentList
-	6,  // 15: rollout.ports.v1.Documents.Ping:input_type -> rollout.ports.v1.PingRequest
-	17, // 16: rollout.ports.v1.Objects.Put:input_type -> rollout.ports.v1.PutPart
-	19, // 17: rollout.ports.v1.Objects.Get:input_type -> rollout.ports.v1.ObjectRange
-	20, // 18: rollout.ports.v1.Objects.Stat:input_type -> rollout.ports.v1.ObjectVersion
-	21, // 19: rollout.ports.v1.Objects.List:input_type -> rollout.ports.v1.ObjectList
-	23, // 20: rollout.ports.v1.Objects.Join:input_type -> rollout.ports.v1.JoinRequest
-	24, // 21: rollout.ports.v1.Objects.Copy:input_type -> rollout.ports.v1.CopyRequest
-	20, // 22: rollout.ports.v1.Objects.Delete:input_type -> rollout.ports.v1.ObjectVersion
-	25, // 23: rollout.ports.v1.Queues.Send:input_type -> rollout.ports.v1.SendRequest
-	26, // 24: rollout.ports.v1.Queues.Receive:input_type -> rollout.ports.v1.ReceiveRequest
-	29, // 25: rollout.ports.v1.Queues.Extend:input_type -> rollout.ports.v1.ReceiptRequest
-	30, // 26: rollout.ports.v1.Queues.Ack:input_type -> rollout.ports.v1.AckRequest
-	29, // 27: rollout.ports.v1.Queues.Nack:input_type -> rollout.ports.v1.ReceiptRequest
-	31, // 28: rollout.ports.v1.Secrets.Get:input_type -> rollout.ports.v1.SecretName
-	2,  // 29: rollout.ports.v1.Membership.Enroll:output_type -> rollout.ports.v1.Certificate
-	2,  // 30: rollout.ports.v1.Membership.Renew:output_type -> rollout.ports.v1.Certificate
-	4,  // 31: rollout.ports.v1.Membership.Describe:output_type -> rollout.ports.v1.Description
-	9,  // 32: rollout.ports.v1.Documents.Get:output_type -> rollout.ports.v1.Document
-	10, // 33: rollout.ports.v1.Documents.GetMany:output_type -> rollout.ports.v1.DocumentPage
-	13, // 34: rollout.ports.v1.Documents.Create:output_type -> rollout.ports.v1.Revision
-	13, // 35: rollout.ports.v1.Documents.Replace:output_type -> rollout.ports.v1.Revision
-	5,  // 36: rollout.ports.v1.Documents.Delete:output_type -> rollout.ports.v1.Done
-	10, // 37: rollout.ports.v1.Documents.List:output_type -> rollout.ports.v1.DocumentPage
-	5,  // 38: rollout.ports.v1.Documents.Ping:output_type -> rollout.ports.v1.Done
-	15, // 39: rollout.ports.v1.Objects.Put:output_type -> rollout.ports.v1.Object
-	18, // 40: rollout.ports.v1.Objects.Get:output_type -> rollout.ports.v1.GetPart
-	15, // 41: rollout.ports.v1.Objects.Stat:output_type -> rollout.ports.v1.Object
-	22, // 42: rollout.ports.v1.Objects.List:output_type -> rollout.ports.v1.ObjectPage
-	15, // 43: rollout.ports.v1.Objects.Join:output_type -> rollout.ports.v1.Object
-	15, // 44: rollout.ports.v1.Objects.Copy:output_type -> rollout.ports.v1.Object
-	5,  // 45: rollout.ports.v1.Objects.Delete:output_type -> rollout.ports.v1.Done
-	5,  // 46: rollout.ports.v1.Queues.Send:output_type -> rollout.ports.v1.Done
-	28, // 47: rollout.ports.v1.Queues.Receive:output_type -> rollout.ports.v1.Messages
-	5,  // 48: rollout.ports.v1.Queues.Extend:output_type -> rollout.ports.v1.Done
-	5,  // 49: rollout.ports.v1.Queues.Ack:output_type -> rollout.ports.v1.Done
-	5,  // 50: rollout.ports.v1.Queues.Nack:output_type -> rollout.ports.v1.Done
-	32, // 51: rollout.ports.v1.Secrets.Get:output_type -> rollout.ports.v1.SecretValue
-	29, // [29:52] is the sub-list for method output_type
-	6,  // [6:29] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	5,  // 0: rollout.ports.v1.Description.pools:type_name -> rollout.ports.v1.Pool
+	10, // 1: rollout.ports.v1.DocumentPage.documents:type_name -> rollout.ports.v1.Document
+	17, // 2: rollout.ports.v1.PutPart.head:type_name -> rollout.ports.v1.PutHead
+	16, // 3: rollout.ports.v1.GetPart.object:type_name -> rollout.ports.v1.Object
+	16, // 4: rollout.ports.v1.ObjectPage.objects:type_name -> rollout.ports.v1.Object
+	20, // 5: rollout.ports.v1.JoinRequest.parts:type_name -> rollout.ports.v1.ObjectRange
+	28, // 6: rollout.ports.v1.Messages.messages:type_name -> rollout.ports.v1.Message
+	0,  // 7: rollout.ports.v1.Membership.Enroll:input_type -> rollout.ports.v1.EnrollRequest
+	1,  // 8: rollout.ports.v1.Membership.Renew:input_type -> rollout.ports.v1.RenewRequest
+	3,  // 9: rollout.ports.v1.Membership.Describe:input_type -> rollout.ports.v1.DescribeRequest
+	8,  // 10: rollout.ports.v1.Documents.Get:input_type -> rollout.ports.v1.DocumentKey
+	9,  // 11: rollout.ports.v1.Documents.GetMany:input_type -> rollout.ports.v1.DocumentKeys
+	12, // 12: rollout.ports.v1.Documents.Create:input_type -> rollout.ports.v1.DocumentWrite
+	12, // 13: rollout.ports.v1.Documents.Replace:input_type -> rollout.ports.v1.DocumentWrite
+	13, // 14: rollout.ports.v1.Documents.Delete:input_type -> rollout.ports.v1.DocumentRevision
+	15, // 15: rollout.ports.v1.Documents.List:input_type -> rollout.ports.v1.DocumentList
+	7,  // 16: rollout.ports.v1.Documents.Ping:input_type -> rollout.ports.v1.PingRequest
+	18, // 17: rollout.ports.v1.Objects.Put:input_type -> rollout.ports.v1.PutPart
+	20, // 18: rollout.ports.v1.Objects.Get:input_type -> rollout.ports.v1.ObjectRange
+	21, // 19: rollout.ports.v1.Objects.Stat:input_type -> rollout.ports.v1.ObjectVersion
+	22, // 20: rollout.ports.v1.Objects.List:input_type -> rollout.ports.v1.ObjectList
+	24, // 21: rollout.ports.v1.Objects.Join:input_type -> rollout.ports.v1.JoinRequest
+	25, // 22: rollout.ports.v1.Objects.Copy:input_type -> rollout.ports.v1.CopyRequest
+	21, // 23: rollout.ports.v1.Objects.Delete:input_type -> rollout.ports.v1.ObjectVersion
+	26, // 24: rollout.ports.v1.Queues.Send:input_type -> rollout.ports.v1.SendRequest
+	27, // 25: rollout.ports.v1.Queues.Receive:input_type -> rollout.ports.v1.ReceiveRequest
+	30, // 26: rollout.ports.v1.Queues.Extend:input_type -> rollout.ports.v1.ReceiptRequest
+	31, // 27: rollout.ports.v1.Queues.Ack:input_type -> rollout.ports.v1.AckRequest
+	30, // 28: rollout.ports.v1.Queues.Nack:input_type -> rollout.ports.v1.ReceiptRequest
+	32, // 29: rollout.ports.v1.Secrets.Get:input_type -> rollout.ports.v1.SecretName
+	2,  // 30: rollout.ports.v1.Membership.Enroll:output_type -> rollout.ports.v1.Certificate
+	2,  // 31: rollout.ports.v1.Membership.Renew:output_type -> rollout.ports.v1.Certificate
+	4,  // 32: rollout.ports.v1.Membership.Describe:output_type -> rollout.ports.v1.Description
+	10, // 33: rollout.ports.v1.Documents.Get:output_type -> rollout.ports.v1.Document
+	11, // 34: rollout.ports.v1.Documents.GetMany:output_type -> rollout.ports.v1.DocumentPage
+	14, // 35: rollout.ports.v1.Documents.Create:output_type -> rollout.ports.v1.Revision
+	14, // 36: rollout.ports.v1.Documents.Replace:output_type -> rollout.ports.v1.Revision
+	6,  // 37: rollout.ports.v1.Documents.Delete:output_type -> rollout.ports.v1.Done
+	11, // 38: rollout.ports.v1.Documents.List:output_type -> rollout.ports.v1.DocumentPage
+	6,  // 39: rollout.ports.v1.Documents.Ping:output_type -> rollout.ports.v1.Done
+	16, // 40: rollout.ports.v1.Objects.Put:output_type -> rollout.ports.v1.Object
+	19, // 41: rollout.ports.v1.Objects.Get:output_type -> rollout.ports.v1.GetPart
+	16, // 42: rollout.ports.v1.Objects.Stat:output_type -> rollout.ports.v1.Object
+	23, // 43: rollout.ports.v1.Objects.List:output_type -> rollout.ports.v1.ObjectPage
+	16, // 44: rollout.ports.v1.Objects.Join:output_type -> rollout.ports.v1.Object
+	16, // 45: rollout.ports.v1.Objects.Copy:output_type -> rollout.ports.v1.Object
+	6,  // 46: rollout.ports.v1.Objects.Delete:output_type -> rollout.ports.v1.Done
+	6,  // 47: rollout.ports.v1.Queues.Send:output_type -> rollout.ports.v1.Done
+	29, // 48: rollout.ports.v1.Queues.Receive:output_type -> rollout.ports.v1.Messages
+	6,  // 49: rollout.ports.v1.Queues.Extend:output_type -> rollout.ports.v1.Done
+	6,  // 50: rollout.ports.v1.Queues.Ack:output_type -> rollout.ports.v1.Done
+	6,  // 51: rollout.ports.v1.Queues.Nack:output_type -> rollout.ports.v1.Done
+	33, // 52: rollout.ports.v1.Secrets.Get:output_type -> rollout.ports.v1.SecretValue
+	30, // [30:53] is the sub-list for method output_type
+	7,  // [7:30] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_portsv1_ports_proto_init() }
@@ -2152,11 +2218,11 @@ func file_portsv1_ports_proto_init() {
 	if File_portsv1_ports_proto != nil {
 		return
 	}
-	file_portsv1_ports_proto_msgTypes[17].OneofWrappers = []any{
+	file_portsv1_ports_proto_msgTypes[18].OneofWrappers = []any{
 		(*PutPart_Head)(nil),
 		(*PutPart_Bytes)(nil),
 	}
-	file_portsv1_ports_proto_msgTypes[18].OneofWrappers = []any{
+	file_portsv1_ports_proto_msgTypes[19].OneofWrappers = []any{
 		(*GetPart_Object)(nil),
 		(*GetPart_Bytes)(nil),
 	}
@@ -2166,7 +2232,7 @@ func file_portsv1_ports_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_portsv1_ports_proto_rawDesc), len(file_portsv1_ports_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
