@@ -3,16 +3,21 @@ package join
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"rollout/shared/blob"
 	"rollout/shared/ca"
@@ -44,8 +49,10 @@ type Server struct {
 	grpc    *grpc.Server
 	portsOf func(context.Context) ports // of the caller
 
+	enrolling chan struct{} // callers that enroll now
+
 	mu       sync.Mutex
-	reported map[string]time.Time // refused callers, by address and reason
+	reported map[string]time.Time // when callers that are refused were logged last, by address
 }
 
 // Bounds of connections.
@@ -61,12 +68,17 @@ const (
 
 // New returns a server. Serve starts it.
 func New(o Options) *Server {
-	s := &Server{Options: o, members: NewMembers(o.Ports, o.Authority), reported: map[string]time.Time{}}
+	s := &Server{Options: o, members: NewMembers(o.Ports, o.Authority), reported: map[string]time.Time{},
+		enrolling: make(chan struct{}, maxEnrolling)}
 	s.portsOf = func(ctx context.Context) ports { return s.allowed(callerOf(ctx).rights) }
 	settings := o.Authority.ServerConfig(o.Ports.Clock)
 	settings.ClientAuth = tls.RequestClientCert // identify checks it, and tells the caller what is wrong with it
 	s.grpc = grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(settings)),
+		grpc.Creds(callerCredentials{credentials.NewTLS(settings), s.verify}),
+		grpc.InTapHandle(s.tap),
+		grpc.StatsHandler(connections{}),
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.MaxRecvMsgSize(remote.MaxRequest),
@@ -95,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer late.Stop()
 		s.grpc.GracefulStop()
 	})
-	err := s.grpc.Serve(l)
+	err := s.grpc.Serve(limited(l))
 	if !stop() {
 		<-stopped
 	}
@@ -142,21 +154,47 @@ func (s *Server) unary(ctx context.Context, in any, call *grpc.UnaryServerInfo, 
 	return out, remote.StatusOf(err)
 }
 
+// statusOf is remote.StatusOf, which keeps what identify returned.
+func statusOf(err error) error {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) && s.GRPCStatus().Code() == codes.Unauthenticated {
+		return s.GRPCStatus().Err()
+	}
+	return remote.StatusOf(err)
+}
+
 func (s *Server) stream(service any, in grpc.ServerStream, call *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx, err := s.identify(in.Context(), call.FullMethod)
 	if err != nil {
 		return err
 	}
-	return remote.StatusOf(next(service, identified{in, ctx}))
+	again := func() error {
+		_, err := s.identify(in.Context(), call.FullMethod)
+		return err
+	}
+	return statusOf(next(service, identified{in, ctx, again}))
 }
 
 // identified is a stream whose caller is known.
 type identified struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx   context.Context
+	again func() error // checks the caller again
 }
 
 func (s identified) Context() context.Context { return s.ctx }
+
+// RecvMsg is grpc.ServerStream's. A stream may last: one of a caller that is refused meanwhile
+// brings no more messages, and does not end well.
+func (s identified) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil || errors.Is(err, io.EOF) {
+		if refused := s.again(); refused != nil {
+			return refused
+		}
+	}
+	return err
+}
 
 // identify finds out which member makes a call, from the certificate of its connection, and puts
 // it into the context. Whoever enrolls has none yet.
@@ -176,29 +214,35 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 }
 
 func (s *Server) memberOf(ctx context.Context) (Member, error) {
-	p, _ := peer.FromContext(ctx)
-	var info credentials.TLSInfo
-	if p != nil {
-		info, _ = p.AuthInfo.(credentials.TLSInfo)
+	var info credentials.AuthInfo
+	if p, ok := peer.FromContext(ctx); ok {
+		info = p.AuthInfo
 	}
-	if len(info.State.PeerCertificates) == 0 {
-		return Member{}, &fault.Error{Kind: fault.Denied, Err: errors.New("the caller shows no certificate"),
-			Remedy: "start `gpuworker --join` with a token of `rollout join-token`"}
-	}
-	id, err := s.Authority.VerifyClient(info.State.PeerCertificates[0], s.Ports.Clock.Now())
-	if err != nil {
+	cert := certificateOf(info)
+	if err := s.verify(cert); err != nil {
 		return Member{}, err
 	}
-	return s.members.Check(ctx, id)
+	return s.members.Check(ctx, cert.Subject.CommonName)
 }
 
-// How often a caller that is refused is logged, and how many are remembered.
+// verify returns nil if a certificate is a worker's and holds now. It may be nil.
+func (s *Server) verify(cert *x509.Certificate) error {
+	if cert == nil {
+		return &fault.Error{Kind: fault.Denied, Err: errors.New("the caller shows no certificate"),
+			Remedy: "start `gpuworker --join` with a token of `rollout join-token`"}
+	}
+	_, err := s.Authority.VerifyClient(cert, s.Ports.Clock.Now())
+	return err
+}
+
+// How often a caller that is refused is logged, and how many are in that time.
 const (
 	reportAgain = time.Minute
-	maxReported = 1000
+	maxReported = 100
 )
 
-// report logs that a caller is refused, unless it was logged a moment ago.
+// report logs that a caller is refused, unless its address was logged a moment ago, or very many
+// others were: strangers must not fill a disk with lines.
 func (s *Server) report(ctx context.Context, refused error) {
 	from := "unknown"
 	if p, ok := peer.FromContext(ctx); ok {
@@ -208,19 +252,20 @@ func (s *Server) report(ctx context.Context, refused error) {
 		}
 	}
 	now := s.Ports.Clock.Now()
-	key := from + " " + refused.Error()
-	s.mu.Lock()
-	last, seen := s.reported[key]
-	again := !seen || now.Sub(last) >= reportAgain
-	if again {
-		if len(s.reported) >= maxReported {
-			clear(s.reported)
-		}
-		s.reported[key] = now
-	}
-	s.mu.Unlock()
-	if again {
+	if s.mayReport(from, now) {
 		s.Ports.Log.WarnContext(ctx, "a worker is refused", slog.String("from", from),
 			slog.Any(observe.KeyError, refused))
 	}
+}
+
+// mayReport reports whether a caller's address may be logged now, and notes that it was.
+func (s *Server) mayReport(from string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.reported, func(_ string, at time.Time) bool { return now.Sub(at) >= reportAgain })
+	if _, lately := s.reported[from]; lately || len(s.reported) >= maxReported {
+		return false
+	}
+	s.reported[from] = now
+	return true
 }

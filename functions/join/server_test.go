@@ -3,19 +3,30 @@ package join
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"rollout/shared/blob"
 	"rollout/shared/ca"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/remote"
+	"rollout/shared/remote/portsv1"
 )
 
 // logBuffer collects log lines. It is safe for concurrent use.
@@ -102,7 +113,7 @@ func TestJoiningIsRefused(t *testing.T) {
 			return token
 		}, fault.Denied, []string{"not valid, or no longer"}, "not valid, or no longer"},
 		"with a token of another installation": {func(t *testing.T, _ *fixture) ca.Token { return other.token(t, "") },
-			fault.Unavailable, []string{"not the one that the token is of"}, ""},
+			fault.Unavailable, []string{"not the one that the token, or the certificate, is of"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +147,7 @@ func TestCertificateIsRefused(t *testing.T) {
 		forge(t, o.Dir, strange)
 		o.Token = ca.Token{}
 		_, _, err = remote.Join(t.Context(), o)
-		wantError(t, err, fault.Unavailable, "certificate signed by unknown authority")
+		wantError(t, err, fault.Unavailable, "not the one that the token, or the certificate, is of")
 	})
 	t.Run("that is revoked, at once and at a later start", func(t *testing.T) {
 		t.Parallel()
@@ -242,7 +253,15 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	now.advance(ca.ClientLife * 9 / 10)
 	o.Token = ca.Token{}
-	_, closeClient, err = remote.Join(t.Context(), o)
+	kept := func() string {
+		text, err := os.ReadFile(filepath.Join(o.Dir, "worker.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	old := kept()
+	c, closeClient, err := remote.Join(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +273,12 @@ func TestCertificateIsRenewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(after) == 1 && after[0].Until.After(before[0].Until) {
+		if len(after) == 1 && after[0].Until.After(before[0].Until) && kept() != old {
+			// The connection that showed the old one is replaced, and its end ends nothing.
+			now.advance(ca.ClientLife / 5)
+			if err := again(ctx, func() error { return c.Documents().Ping(ctx) }); err != nil {
+				t.Errorf("after the end of the old certificate: %v", err)
+			}
 			return
 		}
 		if err := f.Ports.Docs.Ping(ctx); err != nil {
@@ -262,6 +286,15 @@ func TestCertificateIsRenewed(t *testing.T) {
 		}
 	}
 	t.Error("the certificate was not renewed")
+}
+
+// again calls until the call succeeds, or fails otherwise than by a connection that is replaced.
+func again(ctx context.Context, call func() error) error {
+	for {
+		if err := call(); !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 func TestWorkerMayDoNoMoreThanItsRights(t *testing.T) {
@@ -430,4 +463,109 @@ func (r *failingReader) Read(p []byte) (int, error) {
 	clear(p[:n])
 	r.left -= n
 	return n, nil
+}
+
+// A stream that began before its caller was revoked leaves no object.
+func TestRevokedWorkerWritesNoMore(t *testing.T) {
+	t.Parallel()
+	now := &movingClock{}
+	f := newFixture(t, func(o *Options) { o.Ports.Clock = now })
+	c := f.join(t, "")
+	all, err := f.members.All(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v (%v)", all, err)
+	}
+	r := &revokingReader{revoke: func() {
+		if _, err := f.members.Revoke(t.Context(), all[0].ID); err != nil {
+			t.Error(err)
+		}
+		now.advance(checkFor + time.Second)
+	}}
+	_, err = c.Objects().Put(t.Context(), "work/r/x", r, blob.PutOptions{CreateOnly: true})
+	wantError(t, err, fault.Denied, "revoked")
+	if _, err := f.Ports.Blobs.Stat(t.Context(), "work/r/x", ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("its object: %v, want NotFound", err)
+	}
+}
+
+// revokingReader revokes its sender in the middle of an object.
+type revokingReader struct {
+	chunks int
+	revoke func()
+}
+
+func (r *revokingReader) Read(p []byte) (int, error) {
+	if r.chunks++; r.chunks == 3 {
+		r.revoke()
+	}
+	if r.chunks > 6 {
+		return 0, io.EOF
+	}
+	return len(p), nil
+}
+
+// Strangers are refused before their messages are read, are logged once, and don't stay.
+func TestStrangersAreRefusedEarly(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	f := newFixture(t, withLog(&log))
+	settings := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} // a stranger checks nothing
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			conn, err := grpc.NewClient(f.address, grpc.WithTransportCredentials(credentials.NewTLS(settings)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			// The message never ends: only a server that does not wait for it answers.
+			stream, err := portsv1.NewObjectsClient(conn).Put(t.Context())
+			if err == nil {
+				_, err = stream.CloseAndRecv()
+			}
+			if status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a stranger's put: %v, want Unauthenticated", err)
+			}
+		})
+	}
+	all.Wait()
+	if n := log.count("a worker is refused"); n != 1 {
+		t.Errorf("the server logs %d lines about strangers of one address, want one", n)
+	}
+	conn, err := tls.Dial("tcp", f.address, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, net.ErrClosed) &&
+		!errors.Is(err, syscall.ECONNRESET) { // it ends without the test's help
+		t.Logf("the stranger's connection ended with %v", err)
+	}
+}
+
+// A worker with another token enrolls again: it may be for another pool.
+func TestAnotherTokenGivesAnotherCertificate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	o := f.options(t, f.token(t, "small"))
+	for _, pool := range []string{"small", "train", "train"} {
+		if pool == "train" && o.Token.Secret.Reveal() != "" {
+			o.Token = f.token(t, pool)
+		}
+		c, closeClient, err := remote.Join(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := c.Describe(t.Context()); err != nil || d.Pool != pool ||
+			len(d.Pools) != 1 || d.Pools[0] != (remote.Pool{Name: "small", Model: "tiny"}) {
+			t.Errorf("it may work for %q of %v (%v), want %q", d.Pool, d.Pools, err, pool)
+		}
+		if err := closeClient(); err != nil {
+			t.Fatal(err)
+		}
+		if pool == "train" {
+			o.Token = ca.Token{}
+		}
+	}
 }

@@ -46,7 +46,11 @@ func (s membershipService) certificate(der []byte, err error) (*portsv1.Certific
 }
 
 func (s membershipService) Describe(ctx context.Context, _ *portsv1.DescribeRequest) (*portsv1.Description, error) {
-	return &portsv1.Description{Config: s.server.Config, Settings: s.server.Settings, Pool: callerOf(ctx).Pool}, nil
+	out := &portsv1.Description{Config: s.server.Config, Settings: s.server.Settings, Pool: callerOf(ctx).Pool}
+	for _, p := range s.server.Deployment.InferPools() {
+		out.Pools = append(out.Pools, &portsv1.Pool{Name: p.Name, Model: p.Model})
+	}
+	return out, nil
 }
 
 type documentsService struct {
