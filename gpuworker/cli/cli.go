@@ -53,7 +53,8 @@ type flags struct {
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 after an
-// orderly end, 2 for wrong arguments or config, 3 for a damaged state, else 1. The
+// orderly end, 2 for wrong arguments or config, 3 for a damaged state, 4 if the installation that it
+// joined refuses it, else 1. The
 // workers of --gpus have further codes; see ended.
 func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
 	c := Command(name)
@@ -70,6 +71,8 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer) (in
 		return supervise.ExitUsage, err
 	case fault.Is(err, fault.Corrupt):
 		return supervise.ExitDamaged, err
+	case errors.As(err, new(refusedError)):
+		return exitRefused, err
 	}
 	return 1, err
 }

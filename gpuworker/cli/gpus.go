@@ -72,7 +72,7 @@ func (f flags) runPerServer(ctx context.Context, s *workplace) (process.ExitReas
 		first, names := strconv.Itoa(own[0]), strings.Trim(strings.ReplaceAll(fmt.Sprint(own), " ", ","), "[]")
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", first)...),
 			Env: []string{"CUDA_VISIBLE_DEVICES=" + names}, Log: s.ports.Log.With("gpu", names), MaxFailing: limit,
-			FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}}
+			FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken, exitRefused}}
 		all.Go(func() { codes <- w.Run(ctx, asked.Done()) })
 	}
 	all.Wait()
@@ -97,6 +97,8 @@ func (s *workplace) exitReasonOf(ctx context.Context, codes <-chan int) (process
 			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; see its messages above")
 		case supervise.ExitDamaged:
 			return "", fault.New(fault.Corrupt, "a worker found the state damaged; see its messages above")
+		case exitRefused:
+			return "", fault.New(fault.Denied, "the installation refuses this machine's workers; see their messages above")
 		case 0:
 		case exitIdle:
 			end = process.Idle
@@ -165,6 +167,7 @@ const (
 	exitUnfit    = 11
 	exitHopeless = 12
 	exitBroken   = 13
+	exitRefused  = 4 // by the installation that it joined
 )
 
 func (e ended) code() int {

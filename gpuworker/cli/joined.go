@@ -46,13 +46,16 @@ func (f flags) openJoined(ctx context.Context, o openOptions) (_ *workplace, err
 		}
 	}
 	c, closeClient, err := remote.Join(ctx, options)
+	if fault.Is(err, fault.Denied) {
+		err = refusedError{err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	d, pool, err := describe(ctx, c)
 	if err == nil && pool != "" && f.pool != "" && f.pool != pool {
-		err = &fault.Error{Kind: fault.Invalid, Err: errors.New("this worker's token is for the pool " + pool + " alone"),
-			Remedy: "leave --pool out, or join with another token"}
+		err = &fault.Error{Kind: fault.Invalid, Err: errors.New("this worker has joined for the pool " + pool + " alone"),
+			Remedy: "leave --pool out, or join with a token for the other pool"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, closeClient())
@@ -67,7 +70,13 @@ func (f flags) openJoined(ctx context.Context, o openOptions) (_ *workplace, err
 		},
 		deployment: d, capabilities: cloud.OneMachine().Capabilities, secrets: c.Secrets(), onlyPool: pool,
 		machine: machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), Logger: o.log}),
-		guard:   untilRefused(c), damage: c.Refusal, close: closeClient,
+		guard:   untilRefused(c), close: closeClient,
+		damage: func() error {
+			if err := c.Refusal(); err != nil {
+				return refusedError{err}
+			}
+			return nil
+		},
 	}, nil
 }
 
@@ -83,9 +92,25 @@ func describe(ctx context.Context, c *remote.Client) (d config.Deployment, pool 
 			return d, "", err
 		}
 	}
-	d, err = d.Set(told.Settings)
-	return d, told.Pool, err
+	if d, err = d.Set(told.Settings); err != nil {
+		return d, "", err
+	}
+	if len(d.InferPools()) == 0 { // those that its engine gave it, and whose models its runs name
+		var pools []config.Pool
+		for _, p := range told.Pools {
+			pools = append(pools, config.Pool{Name: p.Name, Model: p.Model})
+		}
+		d.Pools = append(pools, d.Pools...)
+	}
+	return d, told.Pool, nil
 }
+
+// refusedError is the error of a worker that its installation refuses. Starting it again would not
+// help.
+type refusedError struct{ error }
+
+// Unwrap returns what the installation said.
+func (e refusedError) Unwrap() error { return e.error }
 
 // untilRefused returns the guard of a worker that ends when the installation refuses it.
 func untilRefused(c *remote.Client) func(context.Context) (context.Context, context.CancelFunc) {

@@ -23,8 +23,8 @@ import (
 func joinTokenCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "join-token", Short: "Make a token with which workers on other machines join", Args: arguments(0),
-		Long: "Prints a token for `gpuworker --join`. Any number of workers may use it until it ends. Each gets a\n" +
-			"certificate of its own, which renews itself; a token that has ended ends no worker.\n\n" +
+		Long: "Prints a token for `gpuworker --join`. Any number of machines may use it until it ends. Each gets\n" +
+			"a certificate of its own, which renews itself; a token that has ended ends no worker.\n\n" +
 			"Whoever has the token can join, read prompts and write answers: hand it on as you would a password.",
 	}
 	location := locationFlags(c)
@@ -117,9 +117,9 @@ func joinedCommand(e *Env) *cobra.Command {
 func joinedRevokeCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke ID", Short: "Refuse a worker that has joined, from now on", Args: arguments(0, "ID"),
-		Long: "Revokes the certificate of a worker, by its ID as `rollout joined` lists it. The worker ends within\n" +
-			"seconds; others take over its work. The token with which it joined ends, too. It can join again with\n" +
-			"another one.",
+		Long: "Revokes a certificate, by its ID as `rollout joined` lists it. The workers that use it end within\n" +
+			"seconds; others take over their work. The token with which it was given ends, too. They can join again\n" +
+			"with another one.",
 	}
 	location := locationFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {

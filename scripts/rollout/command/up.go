@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/cli"
 	"rollout/gpuworker/process"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
 	"rollout/shared/embedded/machine"
@@ -103,7 +105,8 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		o.Meter = meter.New()
 		o.Observer.Meter = o.Meter
 	}
-	p, err := e.prepare(untilSignal, prepareOptions{dir: f.dir, engine: f.engine, model: f.model, local: o})
+	p, err := e.prepare(untilSignal, prepareOptions{dir: f.dir, engine: f.engine, model: f.model,
+		elsewhere: f.noWorkers, local: o})
 	if err != nil && untilSignal.Err() != nil && !f.once { // no run was in progress
 		return nil
 	}
@@ -175,6 +178,7 @@ type prepareOptions struct {
 	dir        string
 	engine     []string // overrides the config's engine
 	model      string   // "" asks the engine
+	elsewhere  bool     // the engines are other machines'
 	local      installation.LocalOptions
 	beforeOpen func() error // called under the lock, before anything is read; may be nil
 }
@@ -207,7 +211,11 @@ func (e *Env) prepare(ctx context.Context, po prepareOptions) (_ *prepared, err 
 		return nil, errors.Join(err, closeAll())
 	}
 	secrets := machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
-	d, err = process.ResolveEngine(ctx, d, po.model, secrets, o.Log)
+	if po.elsewhere {
+		d, err = poolsElsewhere(d, po.model)
+	} else {
+		d, err = process.ResolveEngine(ctx, d, po.model, secrets, o.Log)
+	}
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
@@ -239,4 +247,27 @@ func (e *Env) listener(
 	}
 	log.WarnContext(ctx, "no API: its port is taken", "address", addr, "error", err)
 	return nil, token, nil
+}
+
+// poolsElsewhere completes the pools of an installation whose workers and engines are on other
+// machines: there is no engine here that could be asked for its model.
+func poolsElsewhere(d config.Deployment, model string) (config.Deployment, error) {
+	if len(d.InferPools()) == 0 && model == "" {
+		return d, &fault.Error{Kind: fault.Invalid, Err: errors.New("--no-workers needs the model that the workers serve"),
+			Remedy: "name it with --model, or declare a [[pool]] in rollout.toml"}
+	}
+	if len(d.InferPools()) == 0 {
+		d.Pools = append([]config.Pool{{Name: config.DefaultPool, Model: model}}, d.Pools...)
+	}
+	b, err := weights.Shipped()
+	if err != nil {
+		return d, err
+	}
+	d.Pools = slices.Clone(d.Pools)
+	for i, p := range d.Pools {
+		if p.Engine == "" && p.Model == b.Name {
+			d.Pools[i].Revision = b.Digest
+		}
+	}
+	return d, nil
 }
