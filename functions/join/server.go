@@ -78,7 +78,7 @@ func New(o Options) *Server {
 		grpc.InTapHandle(s.tap),
 		grpc.StatsHandler(connections{}),
 		grpc.MaxHeaderListSize(maxHeader),
-		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.MaxRecvMsgSize(remote.MaxRequest),

@@ -167,7 +167,8 @@ func TestBadRequestForACertificateIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, der := range map[string][]byte{"empty": nil, "large": make([]byte, maxRequest+1), "noise": []byte("noise"), "signed otherwise": changed,
+	for name, der := range map[string][]byte{"empty": nil, "large": make([]byte, maxRequest+1),
+		"noise": []byte("noise"), "signed otherwise": changed,
 		"weak": ofWeak} {
 		if _, _, err := a.SignClient(der, "x", time.Now()); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v, want Invalid", name, err)

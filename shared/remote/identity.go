@@ -105,7 +105,8 @@ func (id *identity) write(dir string) error {
 	}
 	var text bytes.Buffer
 	for _, b := range []pem.Block{
-		{Type: "PRIVATE KEY", Bytes: key, Headers: map[string]string{tokenHeader: id.token}}, {Type: "CERTIFICATE", Bytes: id.cert.Raw},
+		{Type: "PRIVATE KEY", Bytes: key, Headers: map[string]string{tokenHeader: id.token}},
+		{Type: "CERTIFICATE", Bytes: id.cert.Raw},
 		{Type: "CERTIFICATE", Bytes: id.authority.Raw}} {
 		if err := pem.Encode(&text, &b); err != nil {
 			return fault.WithKind(fault.Internal, err, "encode the worker's certificate")
