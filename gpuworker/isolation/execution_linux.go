@@ -83,10 +83,12 @@ func (s *Sandbox) run(ctx context.Context, c Command, level Level, probe bool) (
 	return e.judge(ctx, last, err)
 }
 
+// errSetupTime is the error of a program that takes too long to start.
+var errSetupTime = fault.New(fault.Unavailable, "no program started within %s", setupTime)
+
 // start sets everything up until the program runs.
 func (e *execution) start(ctx, background context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, setupTime,
-		fault.New(fault.Unavailable, "no program started within %s", setupTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTime, errSetupTime)
 	defer cancel()
 	if err := e.group.make(e.command.Limits); err != nil {
 		return err
@@ -138,6 +140,9 @@ func (e *execution) startProgram(ctx, background context.Context) error {
 	if err := e.gate.send(message{Kind: kindGo}); err != nil {
 		return fault.WithKind(fault.Unavailable, err, "reach the launcher of a sandbox")
 	}
+	// From here on the program may run. If the context ends now, watch leaves it its grace.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), setupTime, errSetupTime)
+	defer cancel()
 	if _, _, err := e.gate.expect(ctx, kindExec); err != nil {
 		return asSetup(err)
 	}
