@@ -181,7 +181,7 @@ func TestInvalidCommandLinesExitWith2(t *testing.T) {
 		{[]string{"pause", "--dir", "d"}, "rollout: RUN is missing (see `rollout pause --help`)\n"},
 		{[]string{"submit", "--dir", "d"}, "rollout: FILE is missing (see `rollout submit --help`)\n"},
 		{[]string{"submit", "x.jsonl", "--dir", "d", "--json"},
-			"rollout: --json prints what --dry-run, --sample or --limit finds: use it with one of them " +
+			"rollout: --json prints what --dry-run, --preflight, --sample or --limit finds: use it with one of them " +
 				"(see `rollout submit --help`)\n"},
 		{[]string{"submit", "x.jsonl", "--dir", "d", "--dry-run", "--wait"},
 			"rollout: --dry-run starts no run that --wait could follow (see `rollout submit --help`)\n"},
