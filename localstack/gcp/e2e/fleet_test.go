@@ -129,6 +129,16 @@ func (s *machines) end(i fakecompute.Instance) {
 	}
 }
 
+// delete shuts a machine down: it has the time to end in good order.
+func (s *machines) delete(i fakecompute.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.running[i.ID]; m != nil {
+		go m.shutdown()
+		delete(s.running, i.ID)
+	}
+}
+
 // of returns the machine of an id.
 func (s *machines) of(id string) *machine {
 	s.mu.Lock()

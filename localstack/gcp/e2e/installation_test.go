@@ -180,7 +180,8 @@ func (in *installation) startGoogle(t *testing.T) {
 	t.Cleanup(end)
 	in.machines = &machines{in: in, t: t, running: map[string]*machine{}}
 	in.compute = fakecompute.New(fakecompute.Options{Project: "acme-ml", Region: "us-central1",
-		Booted: in.machines.boot, Ended: in.machines.end})
+		Booted: in.machines.boot, Ended: in.machines.end,
+		Deleted: in.machines.delete})
 	for host, handler := range map[string]http.Handler{
 		"compute.googleapis.com": in.compute, "www.googleapis.com": in.signer,
 	} {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os/exec"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"rollout/localstack/gcp/fakemetadata"
 	"rollout/localstack/scenarios"
@@ -52,6 +54,19 @@ func (in *installation) work(m *machine, pool, host string, arguments ...string)
 func (m *machine) kill() {
 	_ = m.worker.Process.Kill() // it may have ended
 	<-m.ended
+}
+
+// shutdownTime is how long a machine that is deleted may take to end.
+const shutdownTime = time.Minute
+
+// shutdown ends the machine's worker with SIGTERM, and after shutdownTime with SIGKILL.
+func (m *machine) shutdown() {
+	_ = m.worker.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-m.ended:
+	case <-time.After(shutdownTime):
+		m.kill()
+	}
 }
 
 // preempt tells the machine, and the audit log, that the machine is taken back.

@@ -16,8 +16,9 @@ type Options struct {
 	Project, Region string
 	Now             func() time.Time // of errors; default: time.Now
 	// Booted and Ended are called when an instance begins to run, and when it is ended.
-	// They may be nil. They must not call the server.
-	Booted, Ended func(Instance)
+	// Deleted is called in the place of Ended when its group deletes it: it has some time to
+	// shut down. They may be nil. They must not call the server.
+	Booted, Ended, Deleted func(Instance)
 	// Before is called with each request before it takes effect. It may be nil, and may
 	// block.
 	Before func(*http.Request)
@@ -203,7 +204,7 @@ func (s *Server) Step() {
 	for _, g := range s.groups {
 		g.members = slices.DeleteFunc(g.members, func(m *member) bool {
 			if m.action == "DELETING" {
-				s.end(m)
+				s.delete(m)
 			}
 			return m.action == "DELETING"
 		})
@@ -260,6 +261,18 @@ func (s *Server) obstacle(g *group, m *member) (code, message string) {
 			"' does not have enough resources available to fulfill the request.  Try a different zone, or try again later."
 	}
 	return "", ""
+}
+
+// delete ends a machine with its group's consent.
+func (s *Server) delete(m *member) {
+	if s.options.Deleted == nil {
+		s.end(m)
+		return
+	}
+	if m.status == running {
+		s.options.Deleted(m.Instance)
+	}
+	m.status = ""
 }
 
 // end ends a machine, if it exists.
