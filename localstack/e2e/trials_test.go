@@ -488,7 +488,8 @@ func TestDemoTrialsComparesItsVariants(t *testing.T) {
 	p := shell(t, fmt.Sprintf("BIN=%s exec bash ../../scripts/run/trials.sh %s", binaries, folder))
 	p.wantExit(0)
 	out := p.stdoutText() + p.stderrText()
-	for _, text := range []string{"completed: 301 of 600", "terse: pruned after 34 of 200 trials", "steps − terse", "pass^k", "report.html"} {
+	for _, text := range []string{"completed: 301 of 600",
+		"terse: pruned after 34 of 200 trials", "steps − terse", "pass^k", "report.html"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("the demo does not print %q:\n%s", text, out)
 		}
