@@ -23,6 +23,7 @@ func measures() []struct {
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
 		{"beats", heartbeats}, {"line", line}, {"dispatch", dispatch}, {"takeover", takeover}, {"shares", shares},
 		{"join", joined}, {"online", online}, {"status", endedRuns}, {"idle", idle}, {"tiny", tiny}, {"rollouts", rollouts},
+		{"trials", trialRuns},
 		{"vllm", func(ctx context.Context, l *runner) error { return realServer(ctx, l, vllmCase()) }},
 		{"llamacpp", func(ctx context.Context, l *runner) error { return realServer(ctx, l, llamacppCase()) }},
 	}

@@ -59,6 +59,8 @@ func goals() []goal {
 		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
 		{"Rollout", "coordinator-cpu-µs/answer", 50, false},
 		{"Rollout", "peak-MiB", 256, false},
+		{"Trials", "cpu-µs/trial", 600, false},
+		{"Trials", "peak-MiB", 256, false},
 		{"vLLM/whole", "×streams", 1.3, true},
 		{"vLLM/whole", "×loop", 0.95, true},
 		{"vLLM/found", "×loop", 0.95, true},
