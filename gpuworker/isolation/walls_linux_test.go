@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
 	"os"
@@ -100,7 +101,7 @@ func TestCommandReachesItsForwardAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer host.Close()
-		abstract := "@rollout-test-" + strconv.Itoa(os.Getpid()) + f.level.String()
+		abstract := "@rollout-test-" + rand.Text()
 		path := newDoor(t).path + "2"
 		for _, address := range []string{abstract, path} {
 			l, err := net.Listen("unix", address)

@@ -143,10 +143,21 @@ func (d *Fixture) Do(args ...string) string {
 func (d *Fixture) Control(verb string, id identity.RunID) bool {
 	d.t.Helper()
 	out, err := d.Command(verb, string(id))
-	if err != nil && !d.HasEnded(id) {
+	if err != nil && !d.ends(id) {
 		d.t.Errorf("%s: %v: %s", verb, err, out)
 	}
 	return err == nil
+}
+
+// ends reports whether a run is ending, or has ended: then it takes no verb.
+func (d *Fixture) ends(id identity.RunID) bool {
+	d.t.Helper()
+	switch at := d.Phase(id); at {
+	case run.Ending, run.Finalizing:
+		return true
+	default:
+		return at.Ended()
+	}
 }
 
 // get decodes the API's answer to a request.
