@@ -28,7 +28,8 @@
 //	reads the worker's environment,     | pid namespace, hidden processes of     | Landlock keeps it from others'
 //	memory, open files                  | others, closed descriptors [Landlock]  | processes; closed descriptors
 //	writes to the system                | read-only mounts; own user [Landlock]  | Landlock
-//	signals other processes             | pid namespace [Landlock]               | Landlock; own user
+//	signals other processes             | pid namespace; init has no handlers    | Landlock; own user
+//	                                    | [Landlock]                             |
 //	ptrace, foreign memory              | pid and user namespace, seccomp        | Landlock, seccomp
 //	mount, kexec, modules, clock, bpf,  | no capability, seccomp                 | no capability, seccomp
 //	io_uring, keys, new namespaces      |                                        |
@@ -40,7 +41,8 @@
 //	Unix sockets of the machine         | mount and network namespace [Landlock] | seccomp: none; [Landlock]
 //	virtual machine and packet sockets  | seccomp, no capability                 | seccomp, no capability
 //	fork bomb                           | cgroup; else rlimit and samples        | cgroup
-//	endless memory                      | cgroup; else rlimit and samples        | cgroup
+//	endless memory                      | cgroup; else rlimit, samples, seccomp  | cgroup
+//	                                    | (no shared anonymous memory)           |
 //	endless computing                   | cgroup and samples; else rlimit        | cgroup and samples
 //	endless output                      | counted; the beginning is kept         | the same
 //	huge files, millions of files       | tmpfs with both limits                 | samples; rlimit of each file

@@ -8,7 +8,7 @@ import (
 // enforced says what holds each limit.
 func (e *execution) enforced() Enforcement {
 	landlocked := "none"
-	if version := landlockVersion(); version > 0 {
+	if version := e.landlock; version > 0 {
 		landlocked = fmt.Sprintf("Landlock %d", version)
 	}
 	f := Enforcement{SysCalls: filterName(), Memory: "rlimit of each process, watch of all", CPU: "rlimit, watch",

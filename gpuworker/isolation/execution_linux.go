@@ -28,6 +28,8 @@ type execution struct {
 	group   cgroup
 	outcome Outcome
 
+	landlock int // the version of it to use; 0 is none
+
 	ctl, gate   channel
 	process     *os.Process
 	diagnostics *meteredOutput // of init
@@ -66,7 +68,7 @@ func (s *Sandbox) run(ctx context.Context, c Command, level Level, probe bool) (
 	defer runtime.UnlockOSThread()
 	e := &execution{command: c, level: level, probe: probe, slot: slot, group: cgroup{s.groups.inside(slot.name())},
 		output: newMeteredOutput(c.Limits.Keep, c.Limits.Output), diagnostics: newMeteredOutput(maxText, maxText),
-		messages: make(chan message)}
+		messages: make(chan message), landlock: s.landlock}
 	e.outcome.Level, e.outcome.Enforced = level, e.enforced()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop

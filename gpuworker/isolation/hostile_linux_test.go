@@ -28,9 +28,11 @@ var hostile = map[string]func(args []string) int{
 	"disown":  disown,
 	"eat":     eat,
 	"finish":  finish,
+	"give":    give,
 	"hoard":   hoard,
 	"knock":   knock,
 	"read":    read,
+	"signal":  signalInit,
 }
 
 // burn computes for ever, in a child that it does not wait for.
@@ -216,9 +218,9 @@ func disown(args []string) int {
 	}
 }
 
-// eat takes 150 MiB of memory, which no rlimit counts, and stays.
+// eat takes 250 MiB of memory, less than the rlimit of one process, and stays.
 func eat([]string) int {
-	taken, err := unix.Mmap(-1, 0, 150<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	taken, err := unix.Mmap(-1, 0, 250<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return 1
 	}
@@ -229,6 +231,50 @@ func eat([]string) int {
 		time.Sleep(time.Hour)
 		runtime.KeepAlive(taken)
 	}
+}
+
+// give takes shared memory in parts, and gives each back so that its pages stay all the same: one
+// of the process's address space is left of each. It returns 3 if it gets none.
+func give([]string) int {
+	zero, err := os.OpenFile("/dev/zero", os.O_RDWR, 0)
+	if err != nil {
+		return 1
+	}
+	taken := 0
+	for _, from := range []struct{ fd, flags int }{{-1, unix.MAP_ANON}, {int(zero.Fd()), 0}} {
+		for range 20 {
+			part, err := unix.Mmap(from.fd, 0, 16<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|from.flags)
+			if err != nil {
+				break
+			}
+			for i := 0; i < len(part); i += 4096 {
+				part[i] = 1
+			}
+			if _, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(&part[4096])), 16<<20-4096, 0); errno != 0 {
+				return 1
+			}
+			taken++
+		}
+	}
+	if taken == 0 {
+		return 3
+	}
+	return 0
+}
+
+// signalInit sends process 1 all signals, and prints whether it may.
+func signalInit([]string) int {
+	allowed := 0
+	for range 3 {
+		for number := syscall.Signal(1); number <= 64; number++ {
+			if unix.Kill(1, number) == nil {
+				allowed++
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	fmt.Println(allowed > 0)
+	return 0
 }
 
 // hoard fills files that have no name and that no process maps. It returns 3 if it gets none.

@@ -17,7 +17,7 @@ func TestFilterDecidesByArchitectureAndArguments(t *testing.T) {
 		unix.SECCOMP_RET_ERRNO | int(unix.ENOSYS)
 	for _, table := range []*arch.Info{arch.X86_64, arch.AARCH64} {
 		for _, level := range []Level{Full, Trusted} {
-			vm, err := bpf.NewVM(callFilter(level, table, true))
+			vm, err := bpf.NewVM(callFilter(level, table, level == Trusted))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,6 +40,10 @@ func TestFilterDecidesByArchitectureAndArguments(t *testing.T) {
 				want int
 			}{
 				{"read", nil, allow}, {"execve", nil, allow}, {"clone3", nil, unknown}, {"mount", nil, deny}, {"ptrace", nil, deny},
+				{"mmap", []uint64{0, 4096, 3, unix.MAP_SHARED | unix.MAP_ANONYMOUS}, both(deny, allow)},
+				{"mmap", []uint64{0, 4096, 3, unix.MAP_SHARED_VALIDATE | unix.MAP_ANONYMOUS}, both(deny, allow)},
+				{"mmap", []uint64{0, 4096, 3, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS}, allow},
+				{"mmap", []uint64{0, 4096, 3, unix.MAP_SHARED}, allow},
 				{"clone", []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, allow}, {"clone", []uint64{unix.CLONE_NEWNET}, deny},
 				{"clone", []uint64{1<<40 | unix.CLONE_NEWUSER}, deny},
 				{"ioctl", []uint64{0, unix.TCGETS}, allow}, {"ioctl", []uint64{0, unix.TIOCSTI}, deny},

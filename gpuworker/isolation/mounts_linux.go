@@ -16,7 +16,8 @@ import (
 //	/                  a small tmpfs, read-only
 //	/usr /bin /lib …   of the machine, read-only, without set-user-ID
 //	/etc               written here; a few files of the machine, read-only
-//	/dev               null, zero, full, random, urandom and tty of the machine; terminals of its own
+//	/dev               null, zero, full, random, urandom and tty of the machine; terminals of its own;
+//	                   without a cgroup, zero is the device full
 //	/proc              of its own pid namespace, read-only; processes of other users are hidden
 //	/work /out /tmp /dev/shm   one tmpfs with the limits of bytes and files
 //
@@ -67,7 +68,7 @@ func mountRoot(s initSettings) (scratch, processes *os.File, err error) {
 		{"show the system's folders", func() error { return showSystem(root) }},
 		{"show the folders", func() error { return showFolders(root, s.Folders) }},
 		{"write /etc", func() error { return writeEtc(filepath.Join(root, "etc")) }},
-		{"show devices", func() error { return showDevices(filepath.Join(root, "dev")) }},
+		{"show devices", func() error { return showDevices(filepath.Join(root, "dev"), s.Watch) }},
 		{"mount /proc", func() error { return mountProc(filepath.Join(root, "proc"), "hidepid=2") }},
 		{"mount the scratch folders", func() error { return mountScratch(root, s) }},
 	}
@@ -219,9 +220,15 @@ func writeEtc(etc string) error {
 	return os.Symlink("/proc/self/mounts", filepath.Join(etc, "mtab"))
 }
 
-func showDevices(dev string) error {
+// showDevices shows the devices. Where samples count memory, they would miss what is mapped
+// shared from /dev/zero. There it is /dev/full, which has the same zeros and can't be mapped.
+func showDevices(dev string, sampled bool) error {
 	for _, name := range devices {
-		err := show(filepath.Join("/dev", name), filepath.Join(dev, name), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+		from := filepath.Join("/dev", name)
+		if sampled && name == "zero" {
+			from = "/dev/full"
+		}
+		err := show(from, filepath.Join(dev, name), unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 		if err != nil {
 			return err
 		}

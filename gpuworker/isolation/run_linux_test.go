@@ -198,6 +198,15 @@ func TestLimitsHoldForWhatIsHidden(t *testing.T) {
 				t.Errorf("exit code %d", o.ExitCode)
 			}
 		})
+		t.Run("memory that is given back and stays", func(t *testing.T) {
+			t.Parallel()
+			c := small(f.hostile("give"))
+			if f.groups.version > 0 {
+				f.run(t, c, MemoryLimit)
+			} else if o := f.run(t, c, Exited); o.ExitCode != 3 {
+				t.Errorf("exit code %d", o.ExitCode)
+			}
+		})
 		t.Run("files in memory", func(t *testing.T) {
 			t.Parallel()
 			if f.level != Full {
@@ -211,7 +220,8 @@ func TestLimitsHoldForWhatIsHidden(t *testing.T) {
 			if dir == "" {
 				t.Skip("this user can make no file of another user's")
 			}
-			c := small(f.hostile("eat"))
+			c := f.hostile("eat")
+			c.Limits.Memory = 200 << 20
 			c.Folders[0].Host = dir
 			f.run(t, c, MemoryLimit)
 		})

@@ -24,6 +24,8 @@ type Sandbox struct {
 	reason string
 	// highest is the highest level to use; tests lower it.
 	highest Level
+	// landlock is the version of Landlock to use at most; tests lower it.
+	landlock int
 }
 
 // probeAgain is how long a level that is not the highest stays the answer.
@@ -39,7 +41,7 @@ func Open(dir string) (*Sandbox, error) {
 	if err != nil {
 		return nil, fault.WithKind(kindOr(err, fault.Unavailable), err, "open the sandbox's folder %s", dir)
 	}
-	return &Sandbox{dir: dir, groups: findHierarchies(), highest: Full}, nil
+	return &Sandbox{dir: dir, groups: findHierarchies(), highest: Full, landlock: landlockVersion()}, nil
 }
 
 // Probe returns the highest level that this machine permits, and why not a higher one. It tries
@@ -78,7 +80,7 @@ func (s *Sandbox) try(ctx context.Context, level Level) error {
 		return errors.New("not wanted")
 	}
 	if level == Trusted {
-		switch version := landlockVersion(); {
+		switch version := s.landlock; {
 		case version < landlockTrusted:
 			return fmt.Errorf("the kernel has version %d of Landlock, and version %d is needed", version, landlockTrusted)
 		case s.groups.version == 0 || s.groups.unified == "":

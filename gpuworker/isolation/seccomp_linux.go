@@ -32,7 +32,9 @@ var deniedCalls = []string{
 }
 
 // unseenCalls are those that give memory which no process shows, and which a cgroup alone
-// counts: files without a name, shared memory, message queues and semaphores of System V.
+// counts: files without a name, shared memory, message queues and semaphores of System V. So is
+// anonymous memory that is mapped shared: its pages stay when a process gives them back, or
+// unmaps all but one of them. The filter looks at the flags of mmap for it.
 var unseenCalls = []string{"memfd_create", "memfd_secret", "shmget", "msgget", "semget", "ipc"}
 
 // namespaceFlags are the flags of clone that make namespaces.
@@ -47,6 +49,7 @@ const (
 	offsetArg0   = 16
 	offsetArg1   = 24
 	offsetArg2   = 32
+	offsetArg3   = 40
 )
 
 // x32Bit marks the calls of another way to call the kernel of amd64.
@@ -120,6 +123,9 @@ func callFilter(level Level, table *arch.Info, unseen bool) []bpf.Instruction {
 		for _, name := range unseenCalls {
 			block(name, deny)
 		}
+		block("mmap", load(offsetArg3),
+			bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.MAP_ANONYMOUS, SkipTrue: 1},
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_SHARED, SkipTrue: 1}, allow, deny)
 	}
 	return append(program, allow)
 }

@@ -87,7 +87,10 @@ func acquireSlot(dir string, h hierarchies) (s slot, err error) {
 			} else if err != nil {
 				return err
 			}
-			return s.open(h)
+			if err := s.open(h); err != nil {
+				return errors.Join(err, s.release()) // such as on a full disk
+			}
+			return nil
 		}
 		return fault.New(fault.Exhausted, "%d commands run on this machine already", maxSlots)
 	})
@@ -108,7 +111,7 @@ func (s *slot) open(h hierarchies) error {
 // release removes the slot.
 func (s slot) release() error {
 	err := removeAll(s.dir)
-	s.lock.Close()
+	s.lock.Close() // an error without effect if the slot was never open
 	return fault.WithKind(fault.Unavailable, err, "remove a sandbox")
 }
 

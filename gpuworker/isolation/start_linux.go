@@ -156,7 +156,7 @@ func (e *execution) launcher() launcherSettings {
 	if e.group.version == 0 { // without a cgroup: samples, and per process twice what all may have
 		s.Data, s.Processes = 2*l.Memory, l.Processes+1
 	}
-	if version := landlockVersion(); e.level == Trusted || version >= landlockFull {
+	if version := e.landlock; e.level == Trusted || version >= landlockFull {
 		s.Landlock = version
 	}
 	if e.level == Full {

@@ -84,6 +84,47 @@ func TestCommandWritesNowhereElse(t *testing.T) {
 	})
 }
 
+// Of an ordinary user's commands, only newer versions of Landlock keep signals in.
+func TestCommandCannotEndInitBySignals(t *testing.T) {
+	t.Parallel()
+	for name, groups := range map[string]hierarchies{"sampled": {}, "with cgroups": findHierarchies()} {
+		s, err := Open(filepath.Join(folder, "signals "+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.groups, s.landlock = groups, min(s.landlock, 5)
+		if level, reason := s.Probe(t.Context()); level != Full {
+			skip(t, Full, level, reason)
+		}
+		f := fixture{Sandbox: s, level: Full, tools: filepath.Join(folder, "tools")}
+		want := strconv.FormatBool(os.Geteuid() != 0) // else init has another user
+		if got := f.says(t, f.hostile("signal")); got != want {
+			t.Errorf("%s: signals reach init: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// The rest of a slot that could not be made is removed.
+func TestSlotThatFailsIsRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for room := 4095 - len("/0/"+lockName) - len(dir); room > 0; room = 4095 - len("/0/"+lockName) - len(dir) {
+		dir = filepath.Join(dir, strings.Repeat("d", min(200, max(1, room-1)))) // cgroups.json has a longer name
+		if room == 1 {
+			break
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acquireSlot(dir, hierarchies{}); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("%v, want that a name is too long", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v is left, %v", entries, err)
+	}
+}
+
 func TestCommandGetsNoDangerousCall(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, f fixture) {
