@@ -87,7 +87,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	began := d.Clock.Now()
-	body, release, err := d.bodies.Read(w, r, d.maxWait)
+	body, release, err := d.bodies.Read(w, r, onlinewire.MaxBody, d.maxWait)
 	if err != nil {
 		refuse(w, err)
 		return

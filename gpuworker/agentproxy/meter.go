@@ -11,17 +11,19 @@ const maxLine = 8 << 20
 
 // meter finds the token counts in an answer that passes in pieces: in the only line of a whole
 // one, or in the last line of a stream that has some. Counts in a stream go up, and the last
-// ones stand. Without any, as where an agent leaves before the end, they are estimated: each
-// event is a token, or every four bytes of a whole answer.
+// ones stand. Without any, as where an agent leaves before the end, they are estimated: every four
+// bytes of a whole answer are a token. In a stream, each event is one, or four bytes that events
+// have more than the shortest one, as where a server sends several tokens at once.
 type meter struct {
-	line    []byte // the part of a line that has come
-	skip    bool   // the line is too long
-	whole   []byte // all lines of an answer that is no stream
-	events  int64
-	bytes   int64 // of all pieces
-	counted bool
-	prompt  int64
-	answer  int64
+	line                 []byte // the part of a line that has come
+	skip                 bool   // the line is too long
+	whole                []byte // all lines of an answer that is no stream
+	events               int64
+	eventBytes, shortest int64 // of all events, and of the shortest
+	bytes                int64 // of all pieces
+	counted              bool
+	prompt               int64
+	answer               int64
 }
 
 // see takes the next piece.
@@ -64,6 +66,10 @@ func (m *meter) ended() {
 	}
 	data = bytes.TrimSpace(data)
 	if !bytes.Equal(data, []byte("[DONE]")) {
+		if m.events == 0 || int64(len(data)) < m.shortest {
+			m.shortest = int64(len(data))
+		}
+		m.eventBytes += int64(len(data))
 		m.events++
 		m.read(data)
 	}
@@ -80,7 +86,8 @@ func (m *meter) tokens(asked request) Tokens {
 	if m.counted {
 		return Tokens{Prompt: m.prompt, Completion: m.answer}
 	}
-	t := Tokens{Prompt: asked.promptTokens(), Completion: m.events, Estimated: true}
+	t := Tokens{Prompt: asked.promptTokens(), Estimated: true,
+		Completion: max(m.events, (m.eventBytes-m.events*m.shortest)/bytesPerToken)}
 	if m.events == 0 {
 		t.Completion = m.bytes / bytesPerToken
 	}

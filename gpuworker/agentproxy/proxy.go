@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/shared/core/cost"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/onlinewire"
@@ -44,6 +46,8 @@ type Use struct {
 	Estimated        int64 // requests whose tokens no server has counted; they are part of the sums
 	Refused          int64 // requests that came after a limit was reached
 	Failed           int64 // requests that got no answer of a server: it was not the agent's fault
+	// LastFailed says that no request was answered after the last one in Failed.
+	LastFailed bool
 	// Limit is the limit for which a request was refused first; "" if none was.
 	Limit string
 }
@@ -67,6 +71,7 @@ type Tokens struct {
 	Prompt, Completion int64
 	Estimated          bool // no server has counted them
 	Answered           bool
+	RateLimit          ratelimit.Report // what the server says about its limits
 }
 
 // Proxy is the server of one agent. It is safe for concurrent use.
@@ -80,6 +85,7 @@ type Proxy struct {
 	reserved reserve       // what requests in flight may take
 	ended    chan struct{} // closed when one ends
 	limited  chan struct{}
+	keyWorks bool // a server has answered with the worker's key
 }
 
 // reserve is what requests may take, as far as that is known before.
@@ -136,12 +142,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.leave()
 	asked, release, err := p.read(w, r, path)
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.Throttled): // other trials have taken the memory
+		p.unanswered(w, r, err)
+		return
+	case err != nil:
 		refuse(w, err)
 		return
 	}
 	defer release()
-	limit, ok := p.begin(r.Context(), asked)
+	limit, ok := p.begin(r.Context(), &asked)
 	if !ok {
 		return
 	}
@@ -163,14 +173,11 @@ func (p *Proxy) admits(r *http.Request) bool {
 
 // read reads a request. Its memory is given back by release.
 func (p *Proxy) read(w http.ResponseWriter, r *http.Request, path string) (request, func(), error) {
-	if r.ContentLength < 0 || r.ContentLength > maxBody {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		if r.ContentLength > maxBody {
-			return request{}, nil, fault.New(fault.Exhausted, "the body has %d bytes, more than %d MiB",
-				r.ContentLength, maxBody>>20)
-		}
+	if r.ContentLength > maxBody {
+		return request{}, nil, fault.New(fault.Exhausted, "the body has %d bytes, more than %d MiB", r.ContentLength,
+			maxBody>>20)
 	}
-	body, release, err := p.Bodies.Read(w, r, bodyWait)
+	body, release, err := p.Bodies.Read(w, r, maxBody, bodyWait)
 	if err != nil {
 		return request{}, nil, err
 	}
@@ -209,13 +216,13 @@ func (p *Proxy) leave() {
 }
 
 // begin counts a request that is passed on, or returns the limit for which it is not. What may
-// pass a limit together with requests in flight waits for their end, so that an agent passes a
-// limit by one request at most. It returns false if ctx ends first.
-func (p *Proxy) begin(ctx context.Context, asked request) (limit string, ok bool) {
+// pass a limit together with requests in flight waits for their end. What may pass it alone gets
+// an answer of as many tokens as are left. begin returns false if ctx ends first.
+func (p *Proxy) begin(ctx context.Context, asked *request) (limit string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		if limit := p.reached(asked); limit != "" {
+		if limit := p.reached(*asked); limit != "" {
 			p.use.Refused++
 			if p.use.Limit == "" {
 				p.use.Limit = limit
@@ -223,7 +230,11 @@ func (p *Proxy) begin(ctx context.Context, asked request) (limit string, ok bool
 			}
 			return limit, true
 		}
-		if p.inFlight == 0 || p.fits(asked) {
+		if p.fits(*asked) {
+			break
+		}
+		if p.inFlight == 0 {
+			asked.clamp(p.left(*asked))
 			break
 		}
 		ended := p.ended
@@ -266,6 +277,22 @@ func (p *Proxy) fits(asked request) bool {
 		(l.NanoUSD == 0 || u.NanoUSD+p.reserved.nanoUSD+dollars <= l.NanoUSD)
 }
 
+// left returns how many tokens the answers to a request that is alone in flight may have until a
+// limit is reached. The caller holds p.mu.
+func (p *Proxy) left(asked request) int64 {
+	l, u := p.Limits, p.use
+	left := int64(math.MaxInt64)
+	if l.Tokens > 0 {
+		left = l.Tokens - u.PromptTokens - u.CompletionTokens - asked.promptTokens()
+	}
+	const many = 1_000_000 // one may cost less than a billionth of a dollar
+	if price := p.Prices.NanoUSD(0, many); l.NanoUSD > 0 && price > 0 {
+		dollars := max(0, l.NanoUSD-u.NanoUSD-p.Prices.NanoUSD(asked.promptTokens(), 0))
+		left = min(left, int64(float64(dollars)/float64(price)*many))
+	}
+	return left
+}
+
 // end counts what a request has taken that begin let through.
 func (p *Proxy) end(asked request, t Tokens) {
 	p.mu.Lock()
@@ -296,15 +323,16 @@ func (p *Proxy) ask(w http.ResponseWriter, r *http.Request, path string, asked r
 	a, err := p.Servers.Pass(r.Context(), engine.RawRequest{Path: path, Body: asked.body})
 	if err != nil {
 		p.unanswered(w, r, err)
-		if r.Context().Err() != nil { // the agent has left, and a server may have read the prompt
-			*used = Tokens{Prompt: asked.promptTokens(), Estimated: true}
+		if r.Context().Err() != nil { // the agent has left, and a server may have worked for it
+			*used = Tokens{Prompt: asked.promptTokens(), Completion: asked.abandoned(), Estimated: true}
 		}
+		used.RateLimit = engine.RateLimitOf(err)
 		return
 	}
 	defer a.Body.Close()
+	defer func() { used.RateLimit = a.RateLimit }()
 	if a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
-		// It is about the worker's key. The agent has none.
-		p.unanswered(w, r, fault.New(fault.Unavailable, "the inference server refuses the worker's key"))
+		p.refused(w, r)
 		return
 	}
 	from, err := unpacked(a)
@@ -319,12 +347,34 @@ func (p *Proxy) ask(w http.ResponseWriter, r *http.Request, path string, asked r
 	err = copyAnswer(w, from, &meter)
 	if a.Status < http.StatusBadRequest {
 		*used = meter.tokens(asked)
+		if err != nil && r.Context().Err() != nil && !meter.counted {
+			used.Completion = max(used.Completion, asked.abandoned())
+		}
 	}
 	used.Answered = err == nil && a.Status < http.StatusBadRequest
-	if err != nil && r.Context().Err() == nil {
+	switch {
+	case err == nil && (a.Status == http.StatusTooManyRequests || a.Status >= http.StatusInternalServerError):
+		p.failed()
+	case err == nil:
+		p.answered(used.Answered)
+	case r.Context().Err() == nil:
 		p.failed()
 		panic(http.ErrAbortHandler) // the agent must not take a part for the whole
 	}
+}
+
+// refused answers that the server refuses the request with 401 or 403, without its text, which may
+// name the worker's key. If the key has worked before, it is about what the agent asks for.
+func (p *Proxy) refused(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	keyWorks := p.keyWorks
+	p.mu.Unlock()
+	if !keyWorks {
+		p.unanswered(w, r, fault.New(fault.Unavailable, "the inference server refuses the worker's key"))
+		return
+	}
+	p.answered(true)
+	problem(w, http.StatusForbidden, onlinewire.InvalidRequest, "refused", "the inference server refuses this request")
 }
 
 // unanswered answers that no server did, which is no fault of an agent that is still there.
@@ -369,10 +419,20 @@ func copyAnswer(w http.ResponseWriter, from io.Reader, m *meter) error {
 	}
 }
 
+// failed counts a request that got no answer of a server.
 func (p *Proxy) failed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.use.Failed++
+	p.use.LastFailed = true
+}
+
+// answered notes that a server has answered a request, and whether it accepted the worker's key.
+func (p *Proxy) answered(keyWorks bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.use.LastFailed = false
+	p.keyWorks = p.keyWorks || keyWorks
 }
 
 // refuse answers that there is no answer of a server.

@@ -12,10 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rollout/gpuworker/agentproxy"
 	"rollout/gpuworker/engine"
 	"rollout/shared/core/cost"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/fault"
 	"rollout/shared/onlinewire"
 )
@@ -81,6 +84,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		"stream that counts up": {200, "chat/completions",
 			counted(7, 1) + "\r\n\r\n" + counted(7, 4) + "\r\n\r\n", 7, 4},
 		"stream without counts": {200, "chat/completions", stream, asked, 2},
+		"stream with several tokens in an event": {200, "chat/completions",
+			stream + "data: {\"choices\":[{\"delta\":{\"content\":\"a" + strings.Repeat("b", 40) + "\"}}]}\n\n", asked, 10},
 		"events of a response": {200, "responses",
 			"event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":4,\"output_tokens\":2}}}\n\n", 4, 2},
 		"no counts":       {200, "chat/completions", `{"choices":[]}`, asked, 3},
@@ -141,13 +146,19 @@ func TestLimitsRefuseFurtherRequests(t *testing.T) {
 
 func TestAnswersOfARequestCountAsRequests(t *testing.T) {
 	t.Parallel()
-	p := newProxy(&servers{answer: says(200, chat)}, agentproxy.Limits{Requests: 5})
-	for i, n := range []int{4, 2} {
-		if w := post(t, p, "/v1/chat/completions", fmt.Sprintf(`{"n":%d}`, n)); (w.Code == 200) != (i == 0) {
-			t.Errorf("%d answers: %d %s", n, w.Code, w.Body)
+	p := newProxy(&servers{answer: says(200, chat)}, agentproxy.Limits{Requests: 13})
+	for body, want := range map[string]int64{`{"n":2}`: 2, `{"prompt":["a","b"],"n":2}`: 4, `{"prompt":[[1],[2],[3]]}`: 3,
+		`{"prompt":[1,2,3]}`: 1, `{"prompt":"a"}`: 1, `{"prompt":[]}`: 1} {
+		before := p.Use().Requests
+		w := post(t, p, "/v1/completions", body)
+		if got := p.Use().Requests - before; w.Code != 200 || got != want {
+			t.Errorf("%s: %d, counts as %d", body, w.Code, got)
 		}
 	}
-	if use := p.Use(); use.Requests != 4 || use.Limit != agentproxy.RequestLimit {
+	if w := post(t, p, "/v1/completions", `{"n":2}`); w.Code != http.StatusTooManyRequests {
+		t.Errorf("beyond the limit: %d", w.Code)
+	}
+	if use := p.Use(); use.Requests != 12 || use.Limit != agentproxy.RequestLimit {
 		t.Errorf("%+v", use)
 	}
 }
@@ -182,9 +193,15 @@ func TestRequestsAtOnceKeepTheLimit(t *testing.T) {
 func TestTokensOfAnAgentThatLeavesAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
+		stream   bool
 		answered bool // a part of the answer has come
 		want     int64
-	}{"before the answer": {false, 0}, "in the middle of it": {true, 1}} {
+	}{
+		"before a stream":              {true, false, 0},
+		"in the middle of it":          {true, true, 1},
+		"before a whole answer":        {false, false, 500},
+		"in the middle of a whole one": {false, true, 500},
+	} {
 		ctx, leave := context.WithCancel(t.Context())
 		p := newProxy(&servers{answer: func(engine.RawRequest) (engine.RawAnswer, error) {
 			if !test.answered {
@@ -200,7 +217,8 @@ func TestTokensOfAnAgentThatLeavesAreCounted(t *testing.T) {
 			return engine.RawAnswer{Status: 200, Header: http.Header{}, Body: pieces}, nil
 		}}, agentproxy.Limits{})
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions",
-			strings.NewReader(`{"stream":true,"messages":"`+strings.Repeat("x", 400)+`"}`))
+			strings.NewReader(fmt.Sprintf(`{"stream":%t,"max_tokens":500,"messages":%q}`, test.stream,
+				strings.Repeat("x", 400))))
 		p.ServeHTTP(httptest.NewRecorder(), r)
 		if use := p.Use(); use.PromptTokens < 100 || use.CompletionTokens != test.want || use.Estimated != 1 ||
 			use.Failed > 0 {
@@ -255,7 +273,7 @@ func TestBadRequestsAreNotPassedOn(t *testing.T) {
 		{"/v1/chat/completions", `[]`, 400}, {"/v1/chat/completions", `null`, 400}, {"/v1/chat/completions", `{`, 400},
 		{"/v1/chat/completions", `{"stream":true,"stream_options":1}`, 400}, {"/v1/files", `{}`, 404},
 		{"/v1/chat/completions", `{"stream":1}`, 400}, {"/v1/chat/completions", `{"stream":"true"}`, 400},
-		{"/v1/chat/completions", `{"n":1000000}`, 400}, {"/v1/chat/completions", `{"n":-1}`, 400},
+		{"/v1/completions", `{"prompt":["a","b","c"],"n":50}`, 400}, {"/v1/chat/completions", `{"n":1000000}`, 400}, {"/v1/chat/completions", `{"n":-1}`, 400},
 		{"/v1/chat/completions", `{"max_tokens":-1}`, 400},
 		{"/v1/chat/completions", `{"x":"` + strings.Repeat("x", 5<<20) + `"}`, 413},
 		{"/v1/../admin", `{}`, 404}, {"/metrics", `{}`, 404},
@@ -287,6 +305,112 @@ func TestFailuresAreNotTheAgents(t *testing.T) {
 		}
 		if use := p.Use(); use.Failed != 1 || use.Limit != "" {
 			t.Errorf("%s: %+v", name, use)
+		}
+	}
+}
+
+// What a server answers with these is passed on, and is no answer to the agent.
+func TestServersFaultsAreNotTheAgents(t *testing.T) {
+	t.Parallel()
+	status := 0
+	s := &servers{answer: func(r engine.RawRequest) (engine.RawAnswer, error) { return says(status, chat)(r) }}
+	p := newProxy(s, agentproxy.Limits{})
+	failed := int64(0)
+	for _, test := range []struct {
+		status int
+		faulty bool
+		want   int
+	}{
+		{403, true, 503}, // it may be about the worker's key
+		{429, true, 429}, {500, true, 500}, {503, true, 503}, {400, false, 400}, {502, true, 502}, {200, false, 200},
+		{403, false, 403}, // the key has worked: it is about the request
+		{503, true, 503},
+	} {
+		status = test.status
+		if w := post(t, p, "/v1/chat/completions", `{}`); w.Code != test.want {
+			t.Errorf("%d: the agent got %d", test.status, w.Code)
+		}
+		if test.faulty {
+			failed++
+		}
+		if use := p.Use(); use.Failed != failed || use.LastFailed != test.faulty {
+			t.Errorf("%d: %+v, want %d failed", test.status, use, failed)
+		}
+	}
+}
+
+// A request that waits for the memory of others has no answer, and the agent did nothing wrong.
+func TestRequestWithoutRoomIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bodies := onlinewire.NewBodies()
+		for range 2 {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+			r.ContentLength = onlinewire.MaxBody
+			r.Body = io.NopCloser(io.LimitReader(zeros{}, onlinewire.MaxBody))
+			_, release, err := bodies.Read(httptest.NewRecorder(), r, onlinewire.MaxBody, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+		}
+		p := agentproxy.New(agentproxy.Options{Servers: &servers{answer: says(200, chat)}, Bodies: bodies})
+		if w := post(t, p, "/v1/chat/completions", `{}`); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if use := p.Use(); use.Failed != 1 || !use.LastFailed {
+			t.Errorf("%+v", use)
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestServersLimitsAreReported(t *testing.T) {
+	t.Parallel()
+	said := ratelimit.Report{Refused: true, Wait: time.Minute}
+	var got []agentproxy.Tokens
+	p := agentproxy.New(agentproxy.Options{Bodies: onlinewire.NewBodies(),
+		Servers: &servers{answer: func(r engine.RawRequest) (engine.RawAnswer, error) {
+			a, err := says(429, chat)(r)
+			a.RateLimit = said
+			return a, err
+		}},
+		Begin: func(context.Context, int, int64) (func(agentproxy.Tokens), error) {
+			return func(t agentproxy.Tokens) { got = append(got, t) }, nil
+		}})
+	post(t, p, "/v1/chat/completions", `{}`)
+	if len(got) != 1 || got[0].RateLimit != said || got[0].Answered {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An answer that alone would pass a limit is cut to what is left.
+func TestLastAnswerEndsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		path, body string
+		limits     agentproxy.Limits
+		want       string
+	}{
+		{"chat/completions", `{"max_tokens":5000}`, agentproxy.Limits{Tokens: 100}, `{"max_tokens":90,"model":"pool/model"}`},
+		{"chat/completions", `{"max_completion_tokens":5000,"max_tokens":null}`, agentproxy.Limits{Tokens: 100},
+			`{"max_completion_tokens":83,"max_tokens":null,"model":"pool/model"}`},
+		{"completions", `{"n":2}`, agentproxy.Limits{Tokens: 100}, `{"max_tokens":46,"model":"pool/model","n":2}`},
+		{"responses", `{}`, agentproxy.Limits{NanoUSD: 25_000}, `{"max_output_tokens":10,"model":"pool/model"}`},
+		{"completions", `{}`, agentproxy.Limits{Tokens: 1}, `{"max_tokens":1,"model":"pool/model"}`},
+		{"completions", `{"max_tokens":10}`, agentproxy.Limits{Tokens: 100}, `{"max_tokens":10,"model":"pool/model"}`},
+		{"embeddings", `{}`, agentproxy.Limits{Tokens: 1}, `{"model":"pool/model"}`},
+	} {
+		s := &servers{answer: says(200, chat)}
+		if w := post(t, newProxy(s, test.limits), "/v1/"+test.path, test.body); w.Code != 200 {
+			t.Errorf("%s: %d %s", test.body, w.Code, w.Body)
+			continue
+		}
+		if s.got[0] != test.want {
+			t.Errorf("%s: passed on as %s, want %s", test.body, s.got[0], test.want)
 		}
 	}
 }

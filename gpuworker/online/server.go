@@ -75,7 +75,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	until := time.Now().Add(s.waitOf(r))
-	body, release, err := s.bodies.Read(w, r, time.Until(until))
+	body, release, err := s.bodies.Read(w, r, onlinewire.MaxBody, time.Until(until))
 	if err != nil {
 		refuse(w, onlinewire.Elsewhere, http.StatusServiceUnavailable, err)
 		return

@@ -30,14 +30,15 @@ type Bodies struct{ room *semaphore.Weighted }
 // NewBodies returns Bodies that hold up to 64 MiB.
 func NewBodies() *Bodies { return &Bodies{semaphore.NewWeighted(maxBodies)} }
 
-// Read reads the body of a request. It waits up to wait for room. The caller calls release
+// Read reads the body of a request, of most bytes at most, which must not be over MaxBody. It
+// waits up to wait for room. The caller calls release
 // once when it needs the body no more. Without room it is Throttled. A body that is too long
 // is Exhausted; one that breaks off, stops for a minute or takes longer than two is Invalid.
-func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, wait time.Duration) (
+func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, most int64, wait time.Duration) (
 	body []byte, release func(), err error) {
 	size := r.ContentLength
-	if size < 0 || size > MaxBody {
-		size = MaxBody // the reader below refuses a longer one
+	if size < 0 || size > most {
+		size = most // the reader below refuses a longer one
 	}
 	if err := b.acquire(r.Context(), size, wait); err != nil {
 		return nil, nil, err
@@ -47,13 +48,13 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, wait time.Duration
 	if r.ContentLength > 0 {
 		out.Grow(int(size) + bytes.MinRead)
 	}
-	_, err = io.Copy(&out, &awaited{http.MaxBytesReader(w, r.Body, MaxBody), conn, time.Now().Add(readTime)})
+	_, err = io.Copy(&out, &awaited{http.MaxBytesReader(w, r.Body, most), conn, time.Now().Add(readTime)})
 	// From now on the server waits for the end of the connection: that the client has left.
 	_ = conn.SetReadDeadline(time.Time{}) // recorders of tests have none
 	if err != nil {
 		b.room.Release(size)
 		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
-			return nil, nil, fault.New(fault.Exhausted, "the body is longer than %d MiB", MaxBody>>20)
+			return nil, nil, fault.New(fault.Exhausted, "the body is longer than %d MiB", most>>20)
 		}
 		return nil, nil, fault.WithKind(fault.Invalid, fmt.Errorf("the body breaks off: %w", err), "read the request")
 	}

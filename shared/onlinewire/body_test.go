@@ -16,7 +16,7 @@ import (
 func read(b *onlinewire.Bodies, r io.Reader) ([]byte, func(), error) {
 	q := httptest.NewRequest(http.MethodPost, "/", r)
 	q.ContentLength = -1
-	return b.Read(httptest.NewRecorder(), q, time.Millisecond)
+	return b.Read(httptest.NewRecorder(), q, onlinewire.MaxBody, time.Millisecond)
 }
 
 // A body whose length is not known takes the most at first, and then what it needs.
@@ -27,6 +27,34 @@ func TestBodiesOfUnknownLengthKeepWhatTheyNeed(t *testing.T) {
 		if body, _, err := read(b, strings.NewReader("{}")); err != nil || string(body) != "{}" {
 			t.Fatalf("the body is %q, %v", body, err)
 		}
+	}
+}
+
+// A body of unknown length takes no more room than it may need.
+func TestShortBodiesShareTheRoom(t *testing.T) {
+	t.Parallel()
+	b := onlinewire.NewBodies()
+	const most = onlinewire.MaxBody / 8
+	for n := range 16 {
+		r, w := io.Pipe()
+		defer w.Close()
+		q := httptest.NewRequest(http.MethodPost, "/", r)
+		q.ContentLength = -1
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := b.Read(httptest.NewRecorder(), q, most, time.Millisecond)
+			ended <- err
+			r.Close() // ends the write below
+		}()
+		if _, err := io.WriteString(w, "{"); err != nil { // it has been read
+			t.Fatalf("body %d: %v", n, <-ended)
+		}
+	}
+	q := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", most+1)))
+	q.ContentLength = -1
+	if _, _, err := onlinewire.NewBodies().Read(httptest.NewRecorder(), q, most, time.Millisecond); !fault.Is(err,
+		fault.Exhausted) {
+		t.Errorf("a body that is too long gets %v", err)
 	}
 }
 

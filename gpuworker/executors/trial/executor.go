@@ -74,7 +74,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	agent, err := x.Artifacts.AgentOf(ctx, s.Manifest, v)
 	if err != nil {
-		return err
+		return refuse(ctx, s, unusable(v, err))
 	}
 	e := &execution{Executor: x, shard: s, variant: v, agent: agent, graders: graders}
 	var began sync.WaitGroup
@@ -152,6 +152,18 @@ func (x *Executor) check(ctx context.Context, v config.Variant) error {
 	return &worker.RefusedError{Outcome: "no_isolation", Err: &fault.Error{Kind: fault.Denied, Remedy: remedy,
 		Err: fault.New(fault.Denied, "this machine cannot isolate the agent %s (its level is %s): %s", v.Name, level,
 			reason)}}
+}
+
+// unusable makes the error of an artifact that no worker can use one for which the run must pause.
+// Any other error stays.
+func unusable(v config.Variant, err error) error {
+	switch fault.KindOf(err) {
+	case fault.NotFound, fault.Corrupt, fault.Invalid:
+		return &worker.RefusedError{Outcome: "artifact_unusable", Err: &fault.Error{Kind: fault.KindOf(err),
+			Err:    fmt.Errorf("the artifact of the agent %s can't be used: %w", v.Name, err),
+			Remedy: "put its files into the bucket, and submit the tasks again"}}
+	}
+	return err
 }
 
 // refuse reports an error for which the run must pause. Any other releases the shard.
@@ -308,6 +320,7 @@ func (e *execution) begin(stopped *atomic.Bool) func(context.Context, int, int64
 		began := e.Clock.Now()
 		return func(t agentproxy.Tokens) {
 			var err error
+			permit.Report(t.RateLimit)
 			switch {
 			case t.Answered:
 				permit.Settle(t.Prompt, t.Completion, !t.Estimated)

@@ -240,6 +240,13 @@ func TestAgentThatCannotRunPausesTheRun(t *testing.T) {
 		"agents_not_permitted": {func(f *fixture) { f.config.Runner.Sandbox = nil }, "[trials]"},
 		"no_isolation": {func(f *fixture) { f.config.NoSandbox = fault.New(fault.Denied, "no namespaces") },
 			"no namespaces"},
+		"artifact_unusable": {func(f *fixture) {
+			m := hosttest.Load[record.Manifest](f.t, f.Ports, record.ManifestKey(inputtest.RunID))
+			id, _ := identity.ParseContentID(m.Artifacts[0].Content)
+			if err := f.Blobs.Delete(f.t.Context(), identity.ContentKey(id), ""); err != nil {
+				f.t.Fatal(err)
+			}
+		}, "submit the tasks again"},
 		"agent_not_started": {func(f *fixture) {
 			m := hosttest.Load[record.Manifest](f.t, f.Ports, record.ManifestKey(inputtest.RunID))
 			m.Config.Variants[1].Command = []string{"./missing"}

@@ -35,15 +35,20 @@ func judge(o isolation.Outcome, use agentproxy.Use, out string) Result {
 		limit = string(o.Verdict)
 	}
 	switch {
+	case use.LastFailed && !r.Found && (limit == "" || limit == string(isolation.TimeLimit) ||
+		limit == agentproxy.RequestLimit):
+		// Without a model, no agent can do better. It may have waited or asked until a limit.
+		reason := r.Reason
+		if limit != "" {
+			reason = "the agent reached its limit " + limit
+		}
+		return Result{End: Infrastructure, Class: fault.Engine,
+			Reason: fmt.Sprintf("the model did not answer %d requests, and %s", use.Failed, reason)}
 	case limit != "":
 		r.End, r.Limit, r.Reason = Limited, limit, ""
 		return r
 	case r.Found:
 		return r
-	case use.Failed > 0:
-		// Without a model, no agent can do better.
-		return Result{End: Infrastructure, Class: fault.Engine,
-			Reason: fmt.Sprintf("the model did not answer %d requests, and %s", use.Failed, r.Reason)}
 	case o.Verdict == isolation.Signaled:
 		r.Reason += ", and the program ended by " + o.Signal
 	case o.ExitCode != 0:

@@ -103,6 +103,18 @@ var agents = map[string]func() error{
 		}
 	},
 	"sleep": func() error { select {} },
+	// give up asks twice, and leaves nothing.
+	"give up": func() error {
+		_, first := ask()
+		_, second := ask()
+		return errors.Join(first, second, errors.New("no idea"))
+	},
+	// wait asks, and waits for ever.
+	"wait": func() error {
+		_, _ = ask()
+		time.Sleep(time.Hour)
+		return nil
+	},
 	"link": func() error {
 		return os.Symlink("/work/task.json", filepath.Join(os.Getenv("ROLLOUT_OUT"), "result.json"))
 	},
@@ -133,6 +145,9 @@ func ask() (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("status %d", resp.StatusCode)
+	}
 	var said struct {
 		Choices []struct{ Message struct{ Content string } }
 	}
@@ -147,14 +162,19 @@ func ask() (string, error) {
 
 // model answers each request with the question in it.
 type model struct {
-	down  bool
-	mu    sync.Mutex
-	calls int
+	down   bool
+	status func(call int) int // of an answer; nil is 200
+	mu     sync.Mutex
+	calls  int
 }
 
 func (m *model) Pass(_ context.Context, r engine.RawRequest) (engine.RawAnswer, error) {
 	m.mu.Lock()
 	m.calls++
+	status := http.StatusOK
+	if m.status != nil {
+		status = m.status(m.calls)
+	}
 	m.mu.Unlock()
 	if m.down {
 		return engine.RawAnswer{}, fault.New(fault.Unavailable, "connection refused")
@@ -165,7 +185,7 @@ func (m *model) Pass(_ context.Context, r engine.RawRequest) (engine.RawAnswer, 
 	}
 	text := fmt.Sprintf(`{"choices":[{"message":{"content":%q}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`,
 		asked.Question+" by "+asked.Model)
-	return engine.RawAnswer{Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
+	return engine.RawAnswer{Status: status, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
@@ -233,6 +253,18 @@ func TestEachEndIsTold(t *testing.T) {
 			trial.Limited, "time_limit", ""},
 		"solve, model down": {func(_ *trial.Agent, m *model) { m.down = true },
 			trial.Infrastructure, "", "model"},
+		"solve, model overloaded": {func(_ *trial.Agent, m *model) { m.status = func(int) int { return 503 } },
+			trial.Infrastructure, "", "model"},
+		"wait, model down": {func(a *trial.Agent, m *model) { m.down, a.Limits.Wall = true, 2*time.Second },
+			trial.Infrastructure, "", "time_limit"},
+		"chat, model down": {func(a *trial.Agent, m *model) { m.down, a.Model.Requests = true, 3 },
+			trial.Infrastructure, "", "requests"},
+		"give up, model failed before": {func(_ *trial.Agent, m *model) {
+			m.status = func(call int) int { return map[int]int{1: 503, 2: 200}[call] }
+		}, trial.ResultError, "", "no idea"},
+		"give up, a request is refused": {func(_ *trial.Agent, m *model) {
+			m.status = func(call int) int { return map[int]int{1: 200, 2: 403}[call] }
+		}, trial.ResultError, "", "no idea"},
 		"solve, no artifact": {func(a *trial.Agent, _ *model) { a.Artifact = "" },
 			trial.NotStarted, "", "agent"},
 		"solve, artifact is big": {func(a *trial.Agent, _ *model) { a.Limits.Disk = 1 << 20 },
