@@ -125,19 +125,43 @@ func (o tasksOver) Get(ctx context.Context, key string, opts blob.GetOptions) (i
 	return io.NopCloser(bytes.NewReader(b)), blob.Info{Key: key, Size: int64(len(o.content))}, nil
 }
 
+// newVariant is a variant in the body of a request. What its limits leave out is the default, as in
+// a TOML file. In stored documents it is 0.
+type newVariant struct{ config.Variant }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *newVariant) UnmarshalJSON(text []byte) error {
+	var given struct {
+		Limits json.RawMessage `json:"limits"`
+	}
+	if err := json.Unmarshal(text, &given); err != nil {
+		return err
+	}
+	if given.Limits != nil {
+		limits := config.DefaultAgentLimits()
+		v.Limits = &limits
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(&v.Variant)
+}
+
 // postAmend amends a run by replications and variants. Further tasks come from the command line.
 func (s *Service) postAmend(r *http.Request) (int, any, error) {
 	var body struct {
-		Replications int              `json:"replications"`
-		Variants     []config.Variant `json:"variants"`
-		Set          []string         `json:"set"`
-		DryRun       bool             `json:"dry_run"`
+		Replications int          `json:"replications"`
+		Variants     []newVariant `json:"variants"`
+		Set          []string     `json:"set"`
+		DryRun       bool         `json:"dry_run"`
 	}
 	if err := read(r, &body); err != nil {
 		return 0, nil, err
 	}
-	out, err := s.Amend(r.Context(), runOf(r), Amendment{Replications: body.Replications, Variants: body.Variants,
-		Set: body.Set, DryRun: body.DryRun})
+	a := Amendment{Replications: body.Replications, Set: body.Set, DryRun: body.DryRun}
+	for _, v := range body.Variants {
+		a.Variants = append(a.Variants, v.Variant)
+	}
+	out, err := s.Amend(r.Context(), runOf(r), a)
 	code := http.StatusAccepted
 	if body.DryRun {
 		code = http.StatusOK
