@@ -63,7 +63,25 @@ func launch(gate launcherGate, s launcherSettings) error {
 			return err
 		}
 	}
-	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, s.Args, env))
+	return fmt.Errorf("execute %s: %w", program, execute(program, s.Args, env))
+}
+
+// How often, and with which pause, a program is executed that is open for writing. A process that
+// the worker forks while it copies the program holds the copy open until it executes its own.
+const (
+	busyTries = 200
+	busyPause = 10 * time.Millisecond
+)
+
+// execute replaces this process by the program. It returns only on an error.
+func execute(program string, args, env []string) error {
+	for try := 1; ; try++ {
+		err := syscall.Exec(program, args, env)
+		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
+			return err
+		}
+		time.Sleep(busyPause)
+	}
 }
 
 // findProgram returns the path of the program, as execvp finds it.
