@@ -48,6 +48,10 @@ func Open(dir string, now time.Time) (a *Authority, created bool, err error) {
 		return a, false, err
 	}
 	if _, statErr := os.Stat(dir); statErr == nil {
+		// Another process may have made it since: its folder appears whole.
+		if a, err = load(dir); !errors.Is(err, fs.ErrNotExist) {
+			return a, false, err
+		}
 		return nil, false, &fault.Error{Kind: fault.Corrupt, Err: err,
 			Remedy: "restore the file, or remove the folder " + dir + "; workers must then join again"}
 	}
