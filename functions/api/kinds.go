@@ -83,16 +83,26 @@ func (s *Service) getRollout(r *http.Request) (int, any, error) {
 	return http.StatusOK, out, err
 }
 
+// pageStart returns the number from which a page begins: the parameter `after`, which is the
+// `next` of the page before; 0 without one.
+func pageStart(r *http.Request) (int, error) {
+	v := r.URL.Query().Get("after")
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, fault.New(fault.Invalid, "after=%.40s must be the next of the page before", v)
+	}
+	return n, nil
+}
+
 // getTrials answers with a page of the grid of trials: the tasks from the number `after` on. It has
 // fewer tasks if an answer has no room for all.
 func (s *Service) getTrials(r *http.Request) (int, any, error) {
-	from := 0
-	if v := r.URL.Query().Get("after"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return 0, nil, fault.New(fault.Invalid, "after=%.40s must be the next of the page before", v)
-		}
-		from = n
+	from, err := pageStart(r)
+	if err != nil {
+		return 0, nil, err
 	}
 	g, err := s.explainer.Trials(r.Context(), runOf(r), from)
 	if err != nil {
@@ -115,13 +125,9 @@ func (s *Service) getTrials(r *http.Request) (int, any, error) {
 
 // getActiveTrials answers with the trials that workers hold, from the schedule index `after` on.
 func (s *Service) getActiveTrials(r *http.Request) (int, any, error) {
-	from := 0
-	if v := r.URL.Query().Get("after"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return 0, nil, fault.New(fault.Invalid, "after=%.40s must be the next of the page before", v)
-		}
-		from = n
+	from, err := pageStart(r)
+	if err != nil {
+		return 0, nil, err
 	}
 	out, err := s.ActiveTrials(r.Context(), runOf(r), from)
 	return http.StatusOK, out, err

@@ -23,8 +23,7 @@ const shardsAhead = 8
 // items yields the items of all results, in order, with their lines.
 func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.Item, error] {
 	return func(yield func(kind.Item, error) bool) {
-		var docs []shard.Doc
-		flush := func() (more bool) {
+		err := r.inGroups(ctx, shardsAhead, func(docs []shard.Doc) (more bool) {
 			for n := 0; len(docs) > 0; docs = docs[n:] {
 				n = result.Together(docs)
 				shards, err := r.read(ctx, m, docs[:n])
@@ -39,18 +38,32 @@ func (r results) items(ctx context.Context, m record.Manifest) iter.Seq2[kind.It
 				}
 			}
 			return true
+		})
+		if err != nil {
+			yield(kind.Item{}, err)
 		}
-		for d, err := range r.docs(ctx) {
-			if err != nil {
-				yield(kind.Item{}, err)
-				return
-			}
-			if docs = append(docs, d); len(docs) == shardsAhead && !flush() {
-				return
-			}
-		}
-		flush()
 	}
+}
+
+// inGroups calls each with the documents of the results in their order, at most that many at a
+// time, until it returns false. It returns the error of reading them. The caller must not keep the
+// slice.
+func (r results) inGroups(ctx context.Context, most int, each func([]shard.Doc) bool) error {
+	var docs []shard.Doc
+	for d, err := range r.docs(ctx) {
+		if err != nil {
+			return err
+		}
+		if docs = append(docs, d); len(docs) < most {
+			continue
+		}
+		if !each(docs) {
+			return nil
+		}
+		docs = docs[:0]
+	}
+	each(docs)
+	return nil
 }
 
 // read reads the items of the shards.

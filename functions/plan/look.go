@@ -99,8 +99,7 @@ const resultsAtOnce = 32
 // ended yields how the items of shards of one item ended, without their lines.
 func (r results) ended(ctx context.Context) iter.Seq2[kind.Item, error] {
 	return func(yield func(kind.Item, error) bool) {
-		var docs []shard.Doc
-		flush := func() bool {
+		err := r.inGroups(ctx, resultsAtOnce, func(docs []shard.Doc) bool {
 			items := make([]kind.Item, len(docs))
 			group, ctx := errgroup.WithContext(ctx)
 			for i, d := range docs {
@@ -113,24 +112,16 @@ func (r results) ended(ctx context.Context) iter.Seq2[kind.Item, error] {
 				yield(kind.Item{}, err)
 				return false
 			}
-			docs = docs[:0]
 			for _, it := range items {
 				if !yield(it, nil) {
 					return false
 				}
 			}
 			return true
+		})
+		if err != nil {
+			yield(kind.Item{}, err)
 		}
-		for d, err := range r.docs(ctx) {
-			if err != nil {
-				yield(kind.Item{}, err)
-				return
-			}
-			if docs = append(docs, d); len(docs) == resultsAtOnce && !flush() {
-				return
-			}
-		}
-		flush()
 	}
 }
 
