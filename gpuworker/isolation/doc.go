@@ -1,4 +1,4 @@
-// Package isolation runs a command that nobody has read, such as an agent that a model drives,
+// Package isolation runs an untrusted command, such as an agent that a model drives,
 // with limits, and so that it can neither see nor harm the worker, its secrets, or the command
 // beside it.
 //
