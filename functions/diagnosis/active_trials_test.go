@@ -142,7 +142,7 @@ func validates(t *testing.T, s *jsonschema.Schema, text string) error {
 }
 
 // validate checks an answer against run_control_v2 and schedule_progress_v2, and that both refuse
-// what is no such answer.
+// damaged answers.
 func validate(t *testing.T, got diagnosis.TrialsInFlight) {
 	t.Helper()
 	for name, v := range map[string]any{"run_control_v2.json": got.Control, "schedule_progress_v2.json": got.Progress} {

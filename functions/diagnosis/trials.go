@@ -316,8 +316,8 @@ func (b *gridBuilder) docs(ctx context.Context, due []*cellTrial) (map[int]shard
 	return out, err
 }
 
-// read looks at the rows of trials, at several at once. A trial whose row can't be read, or for
-// which there is no time, is unread.
+// read looks at the rows of trials, at several at once. A trial whose row can't be read in
+// time has the state unread.
 func (b *gridBuilder) read(ctx context.Context, due []*cellTrial, docs map[int]shard.Doc) {
 	for n, t := range due {
 		if n >= maxGridReads {
@@ -344,7 +344,7 @@ func (b *gridBuilder) read(ctx context.Context, due []*cellTrial, docs map[int]s
 			return nil
 		})
 	}
-	_ = group.Wait() // what can't be read is unread
+	_ = group.Wait() // trials that can't be read keep the state unread
 }
 
 // outcomeOf reads the row of a trial.

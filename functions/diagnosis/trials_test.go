@@ -183,7 +183,7 @@ func TestGridOfTrialsFillsWhileTheRunGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.save(identity.ShardKey(runA, held.Shard), held)
-			f.state.Done.Set.Add(f.shard["t2.a.r0"]) // it is pruned: there is no document
+			f.state.Done.Set.Add(f.shard["t2.a.r0"]) // a pruned trial, which has no document
 			f.save(record.CoordinatorKey(runA), f.state)
 			want := []string{"0 task-0: anan=0.75 fain=0", "1 task-1: wain wawa", "2 task-2: prwa wawa"}
 			f.wantGrid(10, 4, want...)
@@ -253,7 +253,7 @@ func TestGridOfEndedTrialsHasTheirSums(t *testing.T) {
 	}
 }
 
-// Trials that are laid out in another way are no grid, and neither are the items of other runs.
+// The grid refuses trials of another layout, and the items of other runs.
 func TestOnlyTrialsOfAKnownLayoutAreAGrid(t *testing.T) {
 	t.Parallel()
 	f := newGrid(t, config.TrialsInterleaved, 3)

@@ -5,7 +5,7 @@
 //
 // The object is a tar of regular files and nothing else: no links, devices or folders by
 // themselves, no name that leads out of the folder. Pin refuses what has more, and Unpack does
-// so again, since whoever may write to a bucket may have written anything. Files of a folder may
+// so again, because the bucket may hold an object that Pin has not made. Files of a folder may
 // be executed, since buckets know no modes; those of a .tar as it says.
 //
 // The package runs nothing, and keeps no state.

@@ -20,7 +20,7 @@ import (
 )
 
 // ServerName is a name in every server's certificate. Workers check it instead of the address
-// at which they reach a server: one authority has one installation, so that whoever holds such
+// at which they reach a server: one authority has one installation, so that the holder of such
 // a certificate is the server.
 const ServerName = "server.rollout.internal"
 
