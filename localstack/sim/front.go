@@ -114,6 +114,20 @@ func (c *stages) checkBest(s rollout.Stage, f frontObject, member int) {
 	}
 }
 
+// published returns the stages that count in the run's files. The last one of a run that was
+// ended early may have been saved without having been planned.
+func (c *stages) published(ctx context.Context) []rollout.Stage {
+	all := slices.Clone(c.all)
+	for n := c.inputs + len(all); n <= c.tickets.reference.last; n++ {
+		s, err := rollout.ReadStage(ctx, c.bucket, c.id, n)
+		if err != nil {
+			c.t.Fatalf("seed %d: the stage %d, which counts: %v", c.seed, n, err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // checkFrontRows checks that each row of the fronts names what the last front of its
 // mission had when the reflection was over.
 func (c *stages) checkFrontRows(ctx context.Context) {
@@ -122,7 +136,7 @@ func (c *stages) checkFrontRows(ctx context.Context) {
 	}
 	rows := split(c.object(ctx, record.OutputKey(c.id, rollout.FrontsFile)))
 	last := map[string]rollout.FrontRef{}
-	for _, s := range c.all {
+	for _, s := range c.published(ctx) {
 		if s.Over == nil || s.Fronts[s.Over.Mission] == last[s.Over.Mission] || s.Input > c.tickets.reference.last {
 			continue
 		}
