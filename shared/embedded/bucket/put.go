@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,30 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOpt
 	if err := blob.CheckPut(key, o); err != nil {
 		return blob.Info{}, err
 	}
-	if err := b.precheck(key, o); err != nil { // fails before the stream is read, if possible
-		return blob.Info{}, filesystem.Fault(err, "put %s", key)
+	short := o.CreateOnly && isShort(r)
+	if !short {
+		if err := b.precheck(key, o); err != nil { // fails before the stream is read, if possible
+			return blob.Info{}, filesystem.Fault(err, "put %s", key)
+		}
 	}
+	info, err := b.put(ctx, key, r, o)
+	if short && fault.Is(err, fault.Exhausted) { // an object that exists needs no room
+		if exists := b.precheck(key, o); exists != nil {
+			return blob.Info{}, filesystem.Fault(exists, "put %s", key)
+		}
+	}
+	return info, err
+}
+
+// isShort reports whether r is in memory and short. Then to write it costs less than to look
+// first whether the object exists, since its new name tells as well.
+func isShort(r io.Reader) bool {
+	inMemory, ok := r.(*bytes.Reader)
+	return ok && inMemory.Len() <= copyBuffer
+}
+
+// put writes the object, of which the condition may have been checked.
+func (b *Bucket) put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	temp, err := b.newObject(key, o)
 	if err != nil {
 		return blob.Info{}, filesystem.Fault(err, "put %s", key)
