@@ -295,6 +295,37 @@ func (j *joinedInstallation) answered() (n int) {
 	return n
 }
 
+// An installation that is killed comes back to the workers that have joined it: each goes on with the
+// certificate that it has, and the files are those of an undisturbed run.
+func TestKilledInstallationKeepsItsJoinedWorkers(t *testing.T) {
+	t.Parallel()
+	file := promptsFile(t, scenarios.MixedPrompts(200))
+	want := undisturbed(t, file)
+	j := newJoinedInstallation(t, serveSlowly(t, 20*time.Millisecond).url, 2)
+	j.args = []string{"--no-workers", "--model", "fake", "--join-listen", j.address}
+	id := j.submit(file)
+	for _, answered := range []int{20, 80, 140} {
+		eventually(t, "a part of the run is answered", func() bool {
+			s, ok := j.show(id)
+			return ok && (s.Phase.Ended() || int(s.Items.Done) > answered)
+		})
+		j.up.kill()
+		j.start()
+		for _, w := range j.workers {
+			if w.ended() { // it was without an installation for longer than a worker may write
+				w.wantExit(1)
+				j.startWorker(w)
+			}
+		}
+	}
+	j.awaitEnd(id)
+	wantSame(t, j.outcome(id), want)
+	if n := len(strings.Fields(read(t, do(t, 0, "joined", "--dir", j.dir).stdout))); n != 3*5 {
+		t.Errorf("`rollout joined` lists %d fields, want 5 titles and 2 members: %s", n,
+			read(t, do(t, 0, "joined", "--dir", j.dir).stdout))
+	}
+}
+
 // A worker that is revoked ends with one clear line, its work goes on elsewhere, and it can't come
 // back with what it has.
 func TestRevokedWorkerEnds(t *testing.T) {
