@@ -47,12 +47,11 @@ func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{})
 		w.lowerFlag(run)
 		<-w.engineMutex
 	}
-	if !w.lockAmongWorkers(run, exec) {
+	if !w.lockAmongWorkers(run, exec) || !w.awaitOnline(exec) {
 		unlock()
 		return nil, false
 	}
-	w.awaitOnline(exec)
-	return unlock, exec.Err() == nil
+	return unlock, true
 }
 
 // maxOnlineWait bounds the wait for online requests of other workers: a stream may last long.
@@ -60,8 +59,8 @@ const maxOnlineWait = 30 * time.Second
 
 // awaitOnline waits until other workers have no online request at the engine. They get none while
 // this worker's flag is up, but for those that the door gives them before it sees the flag. So what
-// counts is a heartbeat of a while after that.
-func (w *Worker) awaitOnline(ctx context.Context) {
+// counts is a heartbeat of a while after that. It returns false if ctx ends first.
+func (w *Worker) awaitOnline(ctx context.Context) bool {
 	raised := w.Clock.Now()
 	busy := func(b health.Heartbeat) bool {
 		return w.cfg.Engine != "" && b.Worker != w.cfg.ID && b.Online != nil && b.Online.Engine == w.cfg.Engine &&
@@ -71,6 +70,7 @@ func (w *Worker) awaitOnline(ctx context.Context) {
 	for w.anyHeartbeat(ctx, busy) && w.Clock.Now().Sub(raised) < maxOnlineWait && ctx.Err() == nil {
 		pause(ctx, min(flagPoll, w.cfg.Timings.Interval))
 	}
+	return ctx.Err() == nil
 }
 
 // lockAmongWorkers takes the lock that workers of the same engine share.

@@ -219,6 +219,40 @@ func TestProbationWaitsForOnlineRequestsOfOtherWorkers(t *testing.T) {
 	})
 }
 
+// A shard that stops while it waits for online requests gives the engine's lock back.
+func TestPausedShardGivesTheEngineLockBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 1, 4)
+		d.start("w", (&probationCounter{}).executor("w"), func(c *worker.Config) { c.Engine, c.InFlight = "x", 4 })
+		later := time.Now().Add(time.Hour)
+		other := health.Heartbeat{Schema: record.Schema, Worker: "other", Pool: "default", State: health.Ready,
+			At: later, DueAt: later, Online: &health.Online{Socket: "s", Engine: "x", InFlight: 1, Limit: 4}}
+		hosttest.Save(t, d.Ports, record.HeartbeatKey(other.Worker), other)
+		flag := func() string {
+			return hosttest.Load[health.Heartbeat](t, d.Ports, record.HeartbeatKey("w")).ProbationEngine
+		}
+		d.sendWork(0)
+		advance(5 * time.Second)
+		if got := flag(); got != "x" {
+			t.Fatalf("the worker waits with the flag %q", got)
+		}
+		d.setControl(1, record.DesiredPause, "lunch")
+		advance(5 * time.Second)
+		if got := flag(); got != "" {
+			t.Errorf("while the run is paused the worker has the flag %q", got)
+		}
+		other.Online.InFlight = 0
+		hosttest.Save(t, d.Ports, record.HeartbeatKey(other.Worker), other)
+		d.setControl(2, record.DesiredRun, "")
+		d.sendWork(0)
+		advance(20 * time.Second)
+		if doc := d.shard(0); doc.State != shard.Done || doc.Counts.OK != 4 {
+			t.Errorf("after it is resumed the shard is %+v", doc)
+		}
+	})
+}
+
 // A worker that dies with the engine's lock blocks the others only until its
 // heartbeat counts as dead.
 func TestEngineLockOfDeadWorkerIsReleased(t *testing.T) {
