@@ -275,7 +275,7 @@ func (c *Coordinator) rules(of *loaded) run.Rules {
 	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget,
 		Budget: cost.LimitOf(l.Tokens, l.Dollars), Prices: c.opts.Prices,
 		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow, FailedShare: l.FailedShare,
-		Constraints: of.kind.ConstraintsOf(of.manifest.Config)}
+		Constraints: of.kind.ConstraintsOf(of.manifest.Config), OutputRoles: of.manifest.OutputRoles()}
 	if r.Grace == 0 {
 		r.Grace = c.opts.Grace
 	}

@@ -209,7 +209,10 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 		if m, err = m.InRole(role); err != nil {
 			return t, err
 		}
-		p.Manifest, t.Role = m, p.Manifest.Roles[role-1].Name // its row is in the dialect of its role
+		if !p.Manifest.HasOutput(role) {
+			t.Role = p.Manifest.Roles[role-1].Name
+		}
+		p.Manifest = m // its row is in the dialect of its role
 	}
 	t.read(m, f.line)
 	if t.Role != "" {

@@ -107,7 +107,7 @@ func (l *lister) each(ctx context.Context, from uint64, visit func(listed) (bool
 			return nil, nil
 		}
 		end := loc.FirstItem() + uint64(loc.Cut.Items)
-		if loc.Cut.Role == 0 {
+		if l.p.Manifest.HasOutput(loc.Cut.Role) {
 			stopped, err := l.shard(ctx, loc, at, visit)
 			if err != nil || stopped != nil {
 				return stopped, err

@@ -145,7 +145,7 @@ func tasksOf(p status.Progress, of design.Design) int {
 		p.Plan.Inherited == nil && p.Plan.Appended != nil && p.Plan.Appended.Input > p.Manifest.InputCount()
 	items := p.Plan.Items
 	if len(p.Plan.Roles) > 0 {
-		items = p.Plan.Roles[0].Items
+		items = p.Manifest.OutputItems(p.Plan.Roles)
 	}
 	if each := uint64(of.Variants * of.Replications); planned && each > 0 && items%each == 0 {
 		return int(items / each)

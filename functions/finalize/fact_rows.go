@@ -67,10 +67,10 @@ func (r *factRows) some(ctx context.Context, lo int, docs []shard.Doc) (final bo
 	return true, nil
 }
 
-// one writes the facts of a shard; none of one whose role is not the answer.
+// one writes the facts of a shard; none of one whose role has no output.
 func (r *factRows) one(ctx context.Context, n int, d shard.Doc) error {
 	e, row, cut, err := r.cut(ctx, n)
-	if err != nil || cut.Role > 0 {
+	if err != nil || !r.manifest.HasOutput(cut.Role) {
 		return err
 	}
 	lines, err := r.lines(ctx, e, row, cut)

@@ -173,7 +173,7 @@ func (p *parts) collect(ctx context.Context, final int) (full bool, err error) {
 				return true, nil
 			}
 			p.to++
-			if cut.Role == 0 {
+			if p.manifest.HasOutput(cut.Role) {
 				p.items, p.bytes = p.items+uint64(cut.Items), p.bytes+cut.Length
 			}
 		}

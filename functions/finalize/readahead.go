@@ -37,8 +37,8 @@ func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *re
 		tokens: make(chan struct{}, aheadResults), stop: stop}
 	for i, d := range docs {
 		role, err := w.index.RoleOf(ctx, w.manifest, first+i) // shard meets the error again
-		if err == nil && role == 0 && d.State == shard.Done && d.Result != nil && d.Result.Length <= aheadBytes &&
-			!w.neverSent(first+i) {
+		if err == nil && w.manifest.HasOutput(role) && d.State == shard.Done && d.Result != nil &&
+			d.Result.Length <= aheadBytes && !w.neverSent(first+i) {
 			a.results[i] = make(chan fetched, 1)
 		}
 	}

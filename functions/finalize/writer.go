@@ -224,7 +224,7 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 	if err != nil {
 		return err
 	}
-	if role > 0 {
+	if !w.manifest.HasOutput(role) {
 		return w.counted(ctx, n, d, role)
 	}
 	switch {
@@ -267,7 +267,7 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 	return w.copy(ctx, *d.Result, d.OutputLen)
 }
 
-// counted counts a shard whose role is not the answer. Its rows stay in its result.
+// counted counts a shard whose role has no output. Its rows stay in its result.
 func (w *writer) counted(ctx context.Context, n int, d shard.Doc, role uint32) error {
 	switch {
 	case w.unsent(n, d):

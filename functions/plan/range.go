@@ -200,7 +200,7 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardt
 // for itself is compared with nothing: its rows stand in no file, and another model
 // may answer it.
 func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error {
-	if c.source.Role > 0 {
+	if !c.manifest.HasOutput(c.source.Role) {
 		return nil
 	}
 	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}

@@ -62,7 +62,7 @@ const smallLists = 1 << 20
 
 // needed reports whether an object of an ended run is read after its end: it is an object of
 // the plan, or has rows that are in no output file, as the result or the checkpoint of a shard of
-// a role besides the answer.
+// a role without output.
 func (f *Freer) needed(ctx context.Context, m record.Manifest, lists hashLists, key string) (bool, error) {
 	n, ofShard := record.ShardOfObject(m.Run, key)
 	switch {
@@ -74,7 +74,7 @@ func (f *Freer) needed(ctx context.Context, m record.Manifest, lists hashLists, 
 		return false, nil
 	}
 	role, err := f.index.RoleOf(ctx, m, n)
-	if err != nil || role == 0 {
+	if err != nil || m.HasOutput(role) {
 		return false, err
 	}
 	var d shard.Doc

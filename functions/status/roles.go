@@ -16,8 +16,8 @@ type Role struct {
 func (r Role) Committed() uint64 { return r.Completed + r.Failed }
 
 // setRoles sets the progress by role of a run of several roles. Such a run asks for
-// items of other roles only when the answers before them are committed. Uncommitted rows
-// beyond the users' open items therefore belong to other roles, and are left out.
+// items of roles without output only when the answers before them are committed. Uncommitted rows
+// beyond the users' open items therefore belong to such roles, and are left out.
 func (s *Status) setRoles(p Progress) {
 	for n, of := range p.State.Roles {
 		r, err := p.Manifest.Role(uint32(n))
@@ -27,7 +27,12 @@ func (s *Status) setRoles(p Progress) {
 		s.Roles = append(s.Roles, Role{r.Counted(of.RolePlan, of.Counts), of.Done})
 	}
 	if len(s.Roles) > 0 {
-		s.Items.Total = s.Roles[0].Items
+		s.Items.Total = 0
+		for n, r := range s.Roles {
+			if n == 0 || r.Output {
+				s.Items.Total += r.Items
+			}
+		}
 		s.Items.Uncommitted = min(s.Items.Uncommitted, s.Items.Total-min(s.Items.Total, s.Items.Committed()))
 	}
 }

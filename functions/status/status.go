@@ -56,7 +56,7 @@ type Status struct {
 	// or wait for a larger allowance. Absent in a run without a budget.
 	Budgets []record.Budget `json:"budgets,omitempty"`
 	// Roles is the progress by role, the answer first. Items, Done and FailedByClass
-	// are those of the answer; Shards and Tokens those of all roles.
+	// are those of the roles with output; Shards and Tokens those of all roles.
 	Roles []Role `json:"roles,omitempty"`
 	// Shares are the run's parts of the pools that it needs, while it sends work to them;
 	// never null.

@@ -126,7 +126,7 @@ func (w *Worker) needless(ctx context.Context, d shard.Doc, of runInfo, msg even
 	switch {
 	case of.manifest.Config.Limits.FailFast && d.Counts.Failed > d.Counts.KeptFailed:
 		role, err := w.index.RoleOf(ctx, of.manifest, d.Shard)
-		if err != nil || role > 0 { // load meets the error again
+		if err != nil || !of.manifest.HasOutput(role) { // load meets the error again
 			return nil
 		}
 		return events.ItemFailed{Run: string(d.Run), Shard: d.Shard}

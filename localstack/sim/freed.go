@@ -112,7 +112,7 @@ func (s *scenario) answersLeft(ctx context.Context) (left []string) {
 		if !ok || err != nil {
 			s.t.Fatalf("seed %d: %s: %v", s.seed, info.Key, err)
 		}
-		if role == 0 {
+		if m.HasOutput(role) {
 			left = append(left, info.Key)
 		}
 	}
@@ -139,7 +139,7 @@ func (s *scenario) freeAll(ctx context.Context) {
 			continue
 		}
 		role, err := index.RoleOf(ctx, m, d.Shard)
-		if err == nil && role > 0 {
+		if err == nil && !m.HasOutput(role) {
 			_, err = s.bucket.Stat(ctx, d.Result.Key, "")
 		}
 		if err != nil {

@@ -25,6 +25,9 @@ type Role struct {
 	Request  *config.Request `json:"request,omitempty"` // nil without settings
 	// Graded says that answers of the role get the scores of the run's graders.
 	Graded bool `json:"graded,omitempty"`
+	// Output says that the role answers the users' items as role 0 does, by another model: its rows
+	// are in the output files. The other roles do work for the run itself, such as judging.
+	Output bool `json:"output,omitempty"`
 }
 
 // RoleAnswer is the name of role 0.
@@ -60,21 +63,49 @@ func (m Manifest) RoleNumber(name string) (uint32, error) {
 	return uint32(i) + 1, nil
 }
 
+// HasOutput reports whether the rows of a role's items are in the output files.
+func (m Manifest) HasOutput(role uint32) bool {
+	return role == 0 || int(role) <= len(m.Roles) && m.Roles[role-1].Output
+}
+
+// OutputRoles returns the numbers of the roles beyond role 0 whose rows are in the output files.
+func (m Manifest) OutputRoles() (numbers []int) {
+	for i, r := range m.Roles {
+		if r.Output {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
+}
+
+// OutputItems returns how many of the items that are planned by role have their rows in the output
+// files.
+func (m Manifest) OutputItems(planned []run.RolePlan) (n uint64) {
+	for role, p := range planned {
+		if m.HasOutput(uint32(role)) {
+			n += p.Items
+		}
+	}
+	return n
+}
+
 // InRole returns the manifest as it holds for items of the role: with the pool, the
 // model, the sampling parameters and the request settings of the role in the places of
-// the answer's. Items of other roles, which the run itself asks for, are plain lines.
-// They are not graded unless the role is, and their failures do not end the run.
+// the answer's. Items of roles without output, which the run itself asks for, are plain lines,
+// and their failures do not end the run. Items are not graded unless their role is.
 func (m Manifest) InRole(n uint32) (Manifest, error) {
 	r, err := m.Role(n)
 	if err != nil || n == 0 {
 		return m, err
 	}
-	m.Pool, m.ModelURI, m.ModelID, m.Dialect = r.Pool, r.ModelURI, r.ModelID, string(dialect.Plain)
+	m.Pool, m.ModelURI, m.ModelID = r.Pool, r.ModelURI, r.ModelID
 	m.Config.Sampling, m.Config.Request = r.Sampling, r.Request
 	if !r.Graded {
 		m.Config.Grades = nil
 	}
-	m.Config.Limits.FailFast = false
+	if !r.Output {
+		m.Dialect, m.Config.Limits.FailFast = string(dialect.Plain), false
+	}
 	return m, nil
 }
 
@@ -144,7 +175,7 @@ func (m Manifest) NeededPools(s run.State) (out []string) {
 func (r Role) Counted(p run.RolePlan, c shard.Counts) RoleCounts {
 	by := map[string]int{}
 	maps.Copy(by, c.ByClass)
-	return RoleCounts{Name: r.Name, Pool: r.Pool, Model: r.ModelURI, Shards: p.Shards, Items: p.Items,
+	return RoleCounts{Name: r.Name, Pool: r.Pool, Model: r.ModelURI, Output: r.Output, Shards: p.Shards, Items: p.Items,
 		Completed: uint64(max(0, c.OK)), Failed: uint64(max(0, c.Failed)), FailedByClass: by,
 		PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens,
 		WastedEstimated: c.WastedEstimated}

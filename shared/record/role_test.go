@@ -37,6 +37,30 @@ func TestManifestInRoleNamesTheRolesPoolModelAndSampling(t *testing.T) {
 	}
 }
 
+// A further model answers the users' items as role 0 does.
+func TestManifestInARoleWithOutputKeepsWhatIsOfTheAnswers(t *testing.T) {
+	t.Parallel()
+	m := judged()
+	m.Dialect, m.Config.Limits.FailFast = "openai", true
+	m.Roles[1].Output = true
+	for n, want := range []bool{true, false, true} {
+		got, err := m.InRole(uint32(n))
+		if err != nil || (got.Dialect == "openai") != want || got.Config.Limits.FailFast != want ||
+			m.HasOutput(uint32(n)) != want {
+			t.Errorf("role %d: %+v, %v; has output: %t", n, got, err, m.HasOutput(uint32(n)))
+		}
+	}
+	if m.HasOutput(3) {
+		t.Error("a role that the run does not have has output")
+	}
+	if got := m.OutputRoles(); !slices.Equal(got, []int{2}) {
+		t.Errorf("roles with output: %v", got)
+	}
+	if got := m.OutputItems([]run.RolePlan{{Items: 1}, {Items: 2}, {Items: 4}}); got != 5 {
+		t.Errorf("%d items have output, want 5", got)
+	}
+}
+
 // What a run asks for itself has request settings of its own, is written in the plain
 // dialect, is not graded, and stops no run that a failed item stops.
 func TestManifestInRoleLeavesOutWhatIsOfTheAnswersAlone(t *testing.T) {

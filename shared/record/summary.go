@@ -153,6 +153,7 @@ type RoleCounts struct {
 	Name             string         `json:"name"`
 	Pool             string         `json:"pool"`
 	Model            string         `json:"model"`
+	Output           bool           `json:"output,omitempty"` // see Role.Output
 	Shards           int            `json:"shards"`
 	Items            uint64         `json:"items"`
 	Completed        uint64         `json:"completed"`

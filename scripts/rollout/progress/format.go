@@ -17,17 +17,19 @@ import (
 	"rollout/shared/figures"
 )
 
-// OtherRoles returns the roles of the run beyond the answer, as far as they are planned: what judges are asked, after
-// all answers.
+// OtherRoles returns the roles of the run beyond the answer, as far as they are planned: further models of a run of
+// trials, and what judges are asked after all answers.
 func OtherRoles(s status.Status) []status.Role {
 	other := slices.Clone(s.Roles[min(1, len(s.Roles)):])
 	return slices.DeleteFunc(other, func(r status.Role) bool { return r.Items == 0 })
 }
 
-// judged returns how many items of OtherRoles have a row, of how many.
+// judged returns how many items of the roles without output have a row, of how many.
 func judged(s status.Status) (done, of uint64) {
 	for _, r := range OtherRoles(s) {
-		done, of = done+r.Committed(), of+r.Items
+		if !r.Output {
+			done, of = done+r.Committed(), of+r.Items
+		}
 	}
 	return done, of
 }

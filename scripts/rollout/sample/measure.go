@@ -80,6 +80,9 @@ func Measure(ctx context.Context, p host.Ports, s Sample, run compare.Run, engin
 		return e, err
 	}
 	for _, role := range run.Summary.Roles[min(1, len(run.Summary.Roles)):] {
+		if role.Output {
+			continue
+		}
 		e.OtherTokens += role.PromptTokens + role.CompletionTokens
 	}
 	if e.Answered > e.UsageUnknown {

@@ -134,7 +134,7 @@ func (d *decider) countPruned(a schedule.Attributes) {
 	n := int(a.Items)
 	e := Event{Role: int(a.Role), Counts: shard.Counts{Failed: n, ByClass: map[string]int{string(fault.Pruned): n}}}
 	d.countRole(e)
-	if e.Role > 0 {
+	if !d.rules.hasOutput(e.Role) {
 		return
 	}
 	d.Counts.Add(e.Counts)

@@ -13,8 +13,9 @@ type RolePlan struct {
 	Items  uint64 `json:"items"`
 }
 
-// RoleState is the progress of one role of a run. Role 0 answers the users' items;
-// other roles do work for the run itself, such as judging its answers.
+// RoleState is the progress of one role of a run. Role 0 and
+// Rules.OutputRoles answer the users' items; other roles do work for the run itself, such as
+// judging its answers.
 type RoleState struct {
 	RolePlan
 	Done   int          `json:"done"` // shards

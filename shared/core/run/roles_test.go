@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,14 +20,15 @@ func TestStateOfOneRoleHasNoCountsByRole(t *testing.T) {
 	}
 }
 
-// What a judge can't answer is no failed item of the users.
-func TestAFailureOfAnotherRoleDoesNotEndAFailFastRun(t *testing.T) {
+// What a judge can't answer is no failed item of the users; what another model can't answer is one.
+func TestAFailureOfARoleWithoutOutputDoesNotEndAFailFastRun(t *testing.T) {
 	t.Parallel()
-	w := Observed{Shards: 2, Items: 2, Roles: []RolePlan{{1, 1}, {1, 1}}}
+	w := Observed{Shards: 3, Items: 3, Roles: []RolePlan{{1, 1}, {1, 1}, {1, 1}}}
+	rules := Rules{FailFast: true, OutputRoles: []int{2}}
 	failed := shard.Counts{Failed: 1, ByClass: map[string]int{"engine": 1}}
-	for role, want := range []Reason{ReasonFailFast, ""} {
-		s, _ := Step(New(testRun), w, Rules{FailFast: true}, nil, epoch)
-		s, _ = Step(s, w, Rules{FailFast: true}, []Event{{Kind: ShardDone, Shard: role, Role: role, Counts: failed}}, epoch)
+	for role, want := range []Reason{ReasonFailFast, "", ReasonFailFast} {
+		s, _ := Step(New(testRun), w, rules, nil, epoch)
+		s, _ = Step(s, w, rules, []Event{{Kind: ShardDone, Shard: role, Role: role, Counts: failed}}, epoch)
 		if s.Reason != want || s.Done.Set.Len() != 1 {
 			t.Errorf("role %d: the run ends for %q with %d done shards, want %q", role, s.Reason, s.Done.Set.Len(), want)
 		}
@@ -40,6 +42,7 @@ func TestRolesAddUpToTheRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New(testRun)
 		var w Observed
+		rules := Rules{OutputRoles: rapid.SliceOfDistinct(rapid.IntRange(1, 3), rapid.ID[int]).Draw(t, "with output")}
 		var roleOf []int // by shard
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "grows") {
@@ -71,7 +74,7 @@ func TestRolesAddUpToTheRun(t *testing.T) {
 					Failed: n % 3, ByClass: map[string]int{"refused": n % 3}, PromptTokens: int64(n), WastedTokens: 2}})
 			}
 			before, _ := json.Marshal(s)
-			next, rejected := Step(s, w, Rules{}, evs, epoch)
+			next, rejected := Step(s, w, rules, evs, epoch)
 			if after, _ := json.Marshal(s); string(before) != string(after) || len(rejected) > 0 {
 				t.Fatalf("the step changed its argument, or rejected %v", rejected)
 			}
@@ -91,10 +94,15 @@ func TestRolesAddUpToTheRun(t *testing.T) {
 			tokens != s.Counts.PromptTokens || wasted != s.Counts.WastedTokens {
 			t.Fatalf("%+v do not add up to %+v", s.Roles, s)
 		}
-		answer := s.Roles[0].Counts
+		var answer shard.Counts
+		for n, r := range s.Roles {
+			if n == 0 || slices.Contains(rules.OutputRoles, n) {
+				answer.Add(r.Counts)
+			}
+		}
 		if answer.OK != s.Counts.OK || answer.Failed != s.Counts.Failed ||
 			answer.ByClass["refused"] != s.Counts.ByClass["refused"] {
-			t.Fatalf("the run counts %+v, the answer %+v", s.Counts, answer)
+			t.Fatalf("the run counts %+v, the roles with output %+v", s.Counts, answer)
 		}
 	})
 }

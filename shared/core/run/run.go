@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"rollout/shared/core/cost"
@@ -346,4 +347,10 @@ type Rules struct {
 	FailedShare float64
 	// Constraints are those of the run's kind.
 	Constraints schedule.Constraints
+	// OutputRoles are the roles beyond role 0 whose items are users' items: their counts are
+	// those of the run. Of other roles, the run's counts take in the tokens alone.
+	OutputRoles []int
 }
+
+// hasOutput reports whether a role's items are users' items.
+func (r Rules) hasOutput(role int) bool { return role == 0 || slices.Contains(r.OutputRoles, role) }

@@ -155,7 +155,7 @@ func (d *decider) done(e Event) bool {
 	}
 	d.finished = append(d.finished, e.Shard)
 	d.count(e)
-	if e.Role == 0 && e.Counts.Failed > e.Counts.KeptFailed {
+	if d.rules.hasOutput(e.Role) && e.Counts.Failed > e.Counts.KeptFailed {
 		d.itemFailed()
 	}
 	return true
@@ -168,14 +168,14 @@ func (d *decider) itemFailed() {
 	}
 }
 
-// count adds the counts of a shard that is newly done. Of a shard whose role is
-// not the answer, the run's own counts take in the tokens alone. Rows that a child
+// count adds the counts of a shard that is newly done. Of a shard whose role has
+// no output, the run's own counts take in the tokens alone. Rows that a child
 // keeps from its parent say nothing about the streak of failed shards.
 func (d *decider) count(e Event) {
 	d.countRole(e)
 	c := e.Counts
 	own := c
-	if e.Role > 0 {
+	if !d.rules.hasOutput(e.Role) {
 		own = c.TokensOnly()
 	}
 	own.Machines = own.Machines.Joined() // the state is small, and by kind the summary tells
