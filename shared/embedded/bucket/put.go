@@ -49,9 +49,7 @@ func (b *Bucket) put(ctx context.Context, key string, r io.Reader, o blob.PutOpt
 		return blob.Info{}, filesystem.Fault(err, "put %s", key)
 	}
 	defer temp.discard()
-	buffer := b.buffers.Get().(*[]byte)
-	defer b.buffers.Put(buffer)
-	if err := temp.fill(ctx, r, *buffer); err != nil {
+	if err := temp.fill(ctx, r, &b.buffers); err != nil {
 		var source *readError
 		if errors.As(err, &source) {
 			return blob.Info{}, source.err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -98,12 +99,16 @@ type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 
-// fill streams r into the file. It returns an error of r as a *readError.
-func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
+// fill streams r into the file. It returns an error of r as a *readError. Buffers is of *[]byte,
+// copyBuffer long: bytes in memory need none.
+func (t *tempFile) fill(ctx context.Context, r io.Reader, buffers *sync.Pool) error {
 	if inMemory, ok := r.(*bytes.Reader); ok && inMemory.Len() <= writeBackEvery && ctx.Err() == nil {
 		_, err := inMemory.WriteTo(t.file) // avoids a copy; a bytes.Reader has no errors of its own
 		return filesystem.Fault(err, "write")
 	}
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	buffer := *pooled
 	for {
 		if err := ctx.Err(); err != nil {
 			return fault.WithKind(fault.Canceled, err, "write")
