@@ -63,7 +63,8 @@ func (d Deployment) check(c *checker) {
 	d.Notify.check(c, "notify", d.Cloud.Configured(), allowed)
 	d.Trials.check(c, "trials")
 	d.Defaults.check(c, "defaults")
-	c.services("defaults.grade", d.Defaults.Grades, d.Graders)
+	checkPlugins(c, d.Plugins, d.Cloud.Configured())
+	c.services("defaults.grade", d.Defaults.Grades, d.Graders, d.Plugins)
 }
 
 // check enforces the rules against split brain: a worker fences itself before

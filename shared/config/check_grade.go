@@ -46,6 +46,7 @@ func (g Grade) gradeKeys() []gradeKey {
 		{"passing", g.Passing != nil, []string{GradeLabel, GradeJudge}},
 		{"schema", g.Schema != "", []string{GradeSchema}},
 		{"service", g.Service != "", []string{GradeHTTP}},
+		{"plugin", g.Plugin != "", []string{GradePlugin}},
 		{"model", g.Model != "", judge},
 		{"system", g.System != "", judge},
 		{"prompt", g.Prompt != "", judge},
@@ -134,7 +135,7 @@ func (g Grade) checkExpected(c *checker, at string) {
 		c.add(field, "%s is set too, and only one of them can count: remove one", key)
 	case key != "" && !set && g.Expected == "":
 		c.add(at+"."+key, "missing: set it, or name the member of the lines that has it as expected")
-	case key == "" && !slices.Contains([]string{GradeHTTP, GradeSchema, GradeJudge}, g.Kind) && g.Expected == "":
+	case key == "" && !slices.Contains([]string{GradeHTTP, GradeSchema, GradeJudge, GradePlugin}, g.Kind) && g.Expected == "":
 		c.add(field, "missing: name the member of the lines with the expected value, such as \"answer\"")
 	case len(g.Expected) > maxMemberPath:
 		c.add(field, "has %d bytes, at most %d are allowed", len(g.Expected), maxMemberPath)
@@ -178,6 +179,12 @@ func (g Grade) checkKind(c *checker, at string) {
 			c.add(at+".service", "missing: name a scoring service, a table [graders.NAME] of the deployment's config")
 		} else {
 			c.label(at+".service", g.Service, maxGraderName, "")
+		}
+	case GradePlugin:
+		if g.Plugin == "" {
+			c.add(at+".plugin", "missing: name a plugin, a table [plugins.NAME] of the deployment's config")
+		} else {
+			c.label(at+".plugin", g.Plugin, maxGraderName, "")
 		}
 	case GradeJudge:
 		g.checkJudge(c, at)
@@ -241,9 +248,12 @@ func (c *checker) jsonSchema(field, schema string) {
 	}
 }
 
-// services checks that the deployment has the scoring services that graders name.
-func (c *checker) services(at string, grades []Grade, have map[string]GraderService) {
+// services checks that the deployment has the scoring services and plugins that graders name.
+func (c *checker) services(at string, grades []Grade, have map[string]GraderService, plugins map[string]Plugin) {
 	for i, g := range grades {
+		if _, ok := plugins[g.Plugin]; g.Kind == GradePlugin && g.Plugin != "" && !ok {
+			c.add(element(at, i)+".plugin", "%s", noPlugin(g.Plugin, plugins))
+		}
 		if _, ok := have[g.Service]; g.Kind == GradeHTTP && g.Service != "" && !ok {
 			c.add(element(at, i)+".service", "%s", noService(g.Service, have))
 		}
@@ -259,12 +269,15 @@ func noService(name string, have map[string]GraderService) string {
 		strings.Join(slices.Sorted(maps.Keys(have)), ", "))
 }
 
-// CheckServices returns Invalid if a grader names a scoring service that the
+// CheckServices returns Invalid if a grader names a scoring service or a plugin that the
 // deployment does not have.
 func (d Deployment) CheckServices(grades []Grade) error {
 	for _, g := range grades {
 		if _, ok := d.Graders[g.Service]; g.Kind == GradeHTTP && !ok {
 			return fault.New(fault.Invalid, "grader %s: %s", g.Name, noService(g.Service, d.Graders))
+		}
+		if _, ok := d.Plugins[g.Plugin]; g.Kind == GradePlugin && !ok {
+			return fault.New(fault.Invalid, "grader %s: %s", g.Name, noPlugin(g.Plugin, d.Plugins))
 		}
 	}
 	return nil

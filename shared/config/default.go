@@ -113,6 +113,13 @@ func DefaultGraderService() GraderService {
 	}
 }
 
+// DefaultPlugin returns a plugin that gets 16 answers a call, has 2 calls of a worker at once, may
+// take 30 s for each, is asked 5 times, and keeps no answer waiting for more than 5 minutes.
+func DefaultPlugin() Plugin {
+	return Plugin{Batch: 16, Concurrency: 2, Timeout: Duration(30 * time.Second), Retries: 4,
+		MaxWait: Duration(5 * time.Minute)}
+}
+
 // DefaultInfer returns one worker, with the defaults of runs and deployments.
 func DefaultInfer() Infer {
 	return Infer{

@@ -25,11 +25,13 @@ type Deployment struct {
 	Engines map[string]Engine `toml:"engines"`
 	Pools   []Pool            `toml:"pool"`
 	// Graders are the scoring services that the graders of runs may name.
-	Graders  map[string]GraderService `toml:"graders"`
-	Notify   Notify                   `toml:"notify"`
-	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
-	Trials   Trials                   `toml:"trials"`
-	Defaults Run                      `toml:"defaults"`
+	Graders map[string]GraderService `toml:"graders"`
+	// Plugins are the plugins that workers load.
+	Plugins  map[string]Plugin `toml:"plugins"`
+	Notify   Notify            `toml:"notify"`
+	Secrets  []string          `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
+	Trials   Trials            `toml:"trials"`
+	Defaults Run               `toml:"defaults"`
 }
 
 // PromptsFolder says when a file among the prompts of an installation on one machine is
@@ -337,6 +339,7 @@ type Infer struct {
 	Dedupe        Dedupe                   `toml:"dedupe"`
 	Grades        []Grade                  `toml:"grade"`
 	Graders       map[string]GraderService `toml:"graders"`
+	Plugins       map[string]Plugin        `toml:"plugins"`
 	Health        Health                   `toml:"health"`
 	Worker        Worker                   `toml:"worker"`
 }

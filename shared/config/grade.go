@@ -10,11 +10,13 @@ const (
 	GradeSchema  = "json_schema" // the answer is JSON that a schema accepts
 	GradeHTTP    = "http"        // a scoring service of the deployment gives the score
 	GradeJudge   = "judge"       // another model reads the answer and gives the score
+	GradePlugin  = "plugin"      // a plugin of the deployment gives the score
 )
 
 // GradeKinds lists every kind of grader.
 func GradeKinds() []string {
-	return []string{GradeExact, GradeRegex, GradeNumeric, GradeChoice, GradeLabel, GradeSchema, GradeHTTP, GradeJudge}
+	return []string{GradeExact, GradeRegex, GradeNumeric, GradeChoice, GradeLabel, GradeSchema, GradeHTTP, GradeJudge,
+		GradePlugin}
 }
 
 // Which match of Grade.Extract is compared.
@@ -58,6 +60,8 @@ type Grade struct {
 	// Service names the scoring service of GradeHTTP: a table [graders.NAME] of the
 	// deployment's config.
 	Service string `toml:"service" json:"service,omitempty"`
+	// Plugin names the plugin of GradePlugin: a table [plugins.NAME] of the deployment's config.
+	Plugin string `toml:"plugin" json:"plugin,omitempty"`
 	// Model is the model of GradeJudge; "" means the run's own.
 	Model string `toml:"model" json:"model,omitempty"`
 	// System and Prompt are the messages that GradeJudge sends, with Placeholders. Rubric

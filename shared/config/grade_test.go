@@ -94,7 +94,7 @@ func TestGraderProblems(t *testing.T) {
 		"invalid name": {"name = 'A'\nkind = 'exact'\nexpected = 'x'",
 			`3: grade[0].name: "A" is not a valid name: use 1 to 32 of a-z, 0-9 and -_`},
 		"no kind": {"name = 'a'",
-			"2: grade[0].kind: missing: use one of exact, regex, numeric, choice, label, json_schema, http, judge"},
+			"2: grade[0].kind: missing: use one of exact, regex, numeric, choice, label, json_schema, http, judge, plugin"},
 		"misspelt kind": {"name = 'a'\nkind = 'exakt'",
 			`4: grade[0].kind: "exakt" is not a valid kind of grader; did you mean "exact"?`},
 		"misspelt key": {exact + "patern = 'x'", "6: grade[0].patern: unknown key; did you mean pattern?"},

@@ -73,7 +73,8 @@ func (f Infer) check(c *checker) {
 	f.Dedupe.check(c, "dedupe")
 	checkGrades(c, "grade", f.Grades, f.Dedupe)
 	checkGraders(c, f.Graders, f.Secrets())
-	c.services("grade", f.Grades, f.Graders)
+	checkPlugins(c, f.Plugins, false)
+	c.services("grade", f.Grades, f.Graders, f.Plugins)
 	f.Health.check(c, "health")
 	f.Worker.check(c, "worker")
 }

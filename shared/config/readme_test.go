@@ -43,6 +43,8 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 				_, err = ParseInfer(name, []byte(src))
 			case "sft.toml":
 				_, err = ParseTrain(name, []byte(src))
+			case PluginFile:
+				_, err = ParsePlugin(name, []byte(src))
 			default:
 				t.Errorf("%s: a block begins with %q, want the name of a config file", path, name)
 				continue
@@ -53,7 +55,7 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 			found[name]++
 		}
 	}
-	for _, name := range []string{"prompts/x.toml", "D/rollout.toml", "rollout.toml", "batch.toml", "sft.toml"} {
+	for _, name := range []string{"prompts/x.toml", "D/rollout.toml", "rollout.toml", "batch.toml", "sft.toml", PluginFile} {
 		if found[name] == 0 {
 			t.Errorf("no document has an example of %s", name)
 		}
@@ -153,6 +155,7 @@ func allSettings() (out []setting) {
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}
+	out = append(out, settings(reflect.ValueOf(DefaultPluginManifest()), "plugin")...)
 	return slices.DeleteFunc(out, func(s setting) bool { return strings.HasPrefix(s.key, "defaults.") })
 }
 

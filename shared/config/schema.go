@@ -12,14 +12,15 @@ import (
 )
 
 // SchemaNames lists the configs that have a JSON Schema: those of a run, of a deployment,
-// of `rollout infer batch` and of `rollout train`.
-func SchemaNames() []string { return []string{"run", "deployment", "infer", "train"} }
+// of `rollout infer batch`, of `rollout train`, and the manifest of a plugin.
+func SchemaNames() []string { return []string{"run", "deployment", "infer", "train", "plugin"} }
 
 // Schema returns the JSON Schema (draft 2020-12) of a config as indented JSON. Editors
 // complete and check keys by it. It accepts all that the parser accepts; what depends on
 // several keys is checked by the parser alone. Another name is Invalid.
 func Schema(name string) ([]byte, error) {
 	var file any
+	at := ""
 	switch name {
 	case "run":
 		file = DefaultRun()
@@ -31,6 +32,8 @@ func Schema(name string) ([]byte, error) {
 		file = DefaultInfer()
 	case "train":
 		file = DefaultTrain()
+	case "plugin":
+		file, at = DefaultPluginManifest(), "plugin" // the reference's name of the file
 	default:
 		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no schema of %s", quote(name)),
 			Remedy: "name one of " + strings.Join(SchemaNames(), ", ")}
@@ -39,10 +42,11 @@ func Schema(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := (&schemaWriter{texts: texts}).object(reflect.ValueOf(file), "")
+	root := (&schemaWriter{texts: texts}).object(reflect.ValueOf(file), at)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "rollout: the config of a " + map[string]string{"run": "run", "deployment": "deployment",
-		"infer": "batch of rollout infer batch", "train": "training of rollout train"}[name]
+	root["title"] = "rollout: the " + map[string]string{"run": "config of a run", "deployment": "config of a deployment",
+		"infer": "config of a batch of rollout infer batch", "train": "config of a training of rollout train",
+		"plugin": "manifest of a plugin"}[name]
 	if required := map[string][]string{"run": {"schema_version"}, "deployment": {"schema_version"},
 		"infer": {"model", "input", "output"}, "train": {"algorithm"}}[name]; required != nil {
 		root["required"] = required

@@ -96,6 +96,9 @@ func defaultsOf(name string) (any, func(*checker)) {
 	case "infer":
 		f := DefaultInfer()
 		return &f, func(c *checker) { f.check(c) }
+	case "plugin":
+		m := DefaultPluginManifest()
+		return &m, func(c *checker) { m.check(c) }
 	}
 	f := DefaultTrain()
 	return &f, func(c *checker) { f.check(c) }
@@ -111,6 +114,8 @@ func parseAs(name string, src []byte) error {
 		_, err = ParseDeployment("x.toml", src)
 	case "infer":
 		_, err = ParseInfer("x.toml", src)
+	case "plugin":
+		_, err = ParsePlugin("x.toml", src)
 	default:
 		_, err = ParseTrain("x.toml", src)
 	}
@@ -212,6 +217,7 @@ func TestSchemasAndParserKnowTheSameKeys(t *testing.T) {
 	for _, name := range SchemaNames() {
 		for _, l := range leaves(decodedSchema(t, name), "") {
 			known[strings.ReplaceAll(l.path, "[]", "")] = true
+			known[name+"."+l.path] = true // as the reference names the keys of a manifest
 			count++
 			for _, p := range problemsAt(name, treeOf(map[string]any{}, l.path, time.Time{}), l.path) {
 				if strings.Contains(p, "unknown key") {
