@@ -56,15 +56,18 @@ type Folder struct {
 	Variable string // the environment variable that gets its path; may be ""
 }
 
-// Forward is a TCP port on the command's loopback address that leads to this process, or to a
-// Unix socket of this machine.
+// Forward is a TCP port on the command's loopback address, or a Unix socket of the command's, that
+// leads to this process, or to a Unix socket of this machine.
 type Forward struct {
 	// Serve answers the connections of the listener until ctx ends. Nil passes them on to Socket.
 	Serve  func(ctx context.Context, l net.Listener) error
 	Socket string // path of a Unix socket; "" with Serve
 	Port   int    // 0 takes any; the level Trusted always takes any
+	// Path is that of the command's Unix socket, below /tmp, in place of a port. The command alone may
+	// use it. It needs the level Full.
+	Path string
 	// Env returns variables for the command's environment, given the forward's address, such as
-	// "127.0.0.1:8000". May be nil.
+	// "127.0.0.1:8000", or its Path. May be nil.
 	Env func(address string) map[string]string
 }
 
@@ -120,6 +123,9 @@ func (c Command) check() error {
 	}
 	for _, f := range c.Forwards {
 		problem(f.Serve != nil || filepath.IsAbs(f.Socket), "the socket %q is not an absolute path", f.Socket)
+		problem(f.Path == "" || f.Port == 0 && path.Dir(f.Path) == "/tmp" && path.Clean(f.Path) == f.Path && !c.Trusted,
+			"a socket cannot be at %q with the port %d: name a file in /tmp, without a port, for a command that is not trusted",
+			f.Path, f.Port)
 		problem(f.Port >= 0 && f.Port < 1<<16, "port %d does not exist", f.Port)
 	}
 	l := c.Limits

@@ -111,25 +111,34 @@ func prepare(ctl channel, s initSettings) (processes *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	listeners, err := listenLoopback(s.Ports)
+	listeners, err := listenInside(s)
 	if err != nil {
 		return nil, err
 	}
 	return processes, ctl.send(message{Kind: kindMounted}, append([]*os.File{scratch}, listeners...)...)
 }
 
-// listenLoopback starts the loopback interface and listens on its ports.
-func listenLoopback(ports []int) (files []*os.File, err error) {
+// listenInside starts the loopback interface, and listens on its ports and at the sockets.
+func listenInside(s initSettings) (files []*os.File, err error) {
 	if err := unix.Sethostname([]byte("sandbox")); err != nil {
 		return nil, fmt.Errorf("set the host's name: %w", err)
 	}
 	if err := raiseLoopback(); err != nil {
 		return nil, fmt.Errorf("start the loopback interface: %w", err)
 	}
-	for _, port := range ports {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	for i, port := range s.Ports {
+		var l interface {
+			File() (*os.File, error)
+			Close() error
+		}
+		var err error
+		if at := s.Sockets[i]; at != "" {
+			l, err = listenAt(at, s.Owner)
+		} else {
+			l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		}
 		if err != nil {
-			return nil, fmt.Errorf("listen on port %d: %w", port, err)
+			return nil, fmt.Errorf("listen on port %d or at %q: %w", port, s.Sockets[i], err)
 		}
 		file, err := l.File()
 		if err != nil {
@@ -139,6 +148,16 @@ func listenLoopback(ports []int) (files []*os.File, err error) {
 		files = append(files, file)
 	}
 	return files, nil
+}
+
+// listenAt listens at a Unix socket that the owner alone may use.
+func listenAt(path string, owner int) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // a copy stays open
+	return l, errors.Join(os.Chmod(path, 0o600), os.Lchown(path, owner, owner))
 }
 
 func raiseLoopback() error {

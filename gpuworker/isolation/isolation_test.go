@@ -37,9 +37,18 @@ func TestCommandIsChecked(t *testing.T) {
 		"folder above the root":       {show("/a/../.."), `"/a/../.."`},
 		"root":                        {show("/"), `"/"`},
 		"relative socket":             {func(c *Command) { c.Forwards = []Forward{{Socket: "s"}} }, `"s"`},
-		"port":                        {func(c *Command) { c.Forwards = []Forward{{Socket: "/s", Port: 70000}} }, "70000"},
-		"limit":                       {func(c *Command) { c.Limits.Disk = 0 }, "limit"},
-		"memory":                      {func(c *Command) { c.Limits.Memory = 1 << 20 }, "memory"},
+		"socket outside of tmp": {func(c *Command) {
+			c.Forwards = []Forward{{Socket: "/s", Path: "/work/s"}}
+		}, `"/work/s"`},
+		"socket and port": {func(c *Command) {
+			c.Forwards = []Forward{{Socket: "/s", Path: "/tmp/s", Port: 1}}
+		}, "the port 1"},
+		"socket of a trusted command": {func(c *Command) {
+			c.Trusted, c.Forwards = true, []Forward{{Socket: "/s", Path: "/tmp/s"}}
+		}, "not trusted"},
+		"port":   {func(c *Command) { c.Forwards = []Forward{{Socket: "/s", Port: 70000}} }, "70000"},
+		"limit":  {func(c *Command) { c.Limits.Disk = 0 }, "limit"},
+		"memory": {func(c *Command) { c.Limits.Memory = 1 << 20 }, "memory"},
 	} {
 		c := good()
 		test.change(&c)

@@ -34,6 +34,7 @@ type initSettings struct {
 	Root     string   // an empty folder, where the sandbox's root is mounted
 	Folders  []Folder // shown read-only
 	Ports    []int    // to listen on
+	Sockets  []string // by port: the path of a Unix socket in place of it, or ""
 	Disk     int64    // bytes of the scratch file system
 	Files    int64    // its files
 	Owner    int      // the user and group of the scratch folders, as init sees them

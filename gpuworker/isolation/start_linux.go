@@ -116,7 +116,7 @@ func (e *execution) settings() initSettings {
 	s := initSettings{Level: e.level, Root: filepath.Join(e.slot.dir, rootName), Folders: e.command.Folders,
 		Disk: e.command.Limits.Disk, Files: e.command.Limits.Files, Watch: e.group.version == 0, Interval: interval}
 	for _, f := range e.command.Forwards {
-		s.Ports = append(s.Ports, f.Port)
+		s.Ports, s.Sockets = append(s.Ports, f.Port), append(s.Sockets, f.Path)
 	}
 	switch root := os.Geteuid() == 0; {
 	case e.level == Full && root:
