@@ -161,10 +161,11 @@ type lateness struct {
 	most  time.Duration
 }
 
-func (*lateness) RecordRequest(time.Duration, error)      {}
-func (*lateness) RecordTokens(int64, int64, int64)        {}
-func (*lateness) RecordScan(observe.Scan)                 {}
-func (*lateness) AddServerSource(func() []observe.Server) {}
+func (*lateness) RecordRequest(time.Duration, error)            {}
+func (*lateness) RecordTokens(int64, int64, int64)              {}
+func (*lateness) RecordScan(observe.Scan)                       {}
+func (*lateness) RecordPluginCall(string, time.Duration, error) {}
+func (*lateness) AddServerSource(func() []observe.Server)       {}
 
 func (l *lateness) Count(e observe.Event) {
 	if b, is := e.(observe.WorkerHeartbeat); is {

@@ -160,12 +160,17 @@ var Rules = []Rule{
 		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory",
 		"shared/retry"}},
 	{Packages: "gpuworker/online", Imports: gpuworker},
+	{Packages: "gpuworker/plugin/...", Imports: []string{"gpuworker/isolation", "gpuworker/plugin/...", "shared/config",
+		"shared/core/identity", "shared/fault", "shared/observe/...", "shared/record"}},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/serve", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
 	{Packages: "gpuworker/training/...", Imports: gpuworker},
 	{Packages: "gpuworker/worker/...", Imports: gpuworker},
+
+	// Examples are for people who don't have the module.
+	{Packages: "examples/...", StdOnly: true},
 
 	// Infrastructure takes the names of what it deploys from the packages that define them.
 	{Packages: "infra/gcp", Imports: append([]string{"gpuworker/machine"}, infrastructure...)}, // its scripts call it

@@ -45,6 +45,8 @@ type Meter interface {
 	RecordTokens(prompt, completion, wasted int64)
 	// RecordScan records the periodic scan of all open runs and all heartbeats.
 	RecordScan(Scan)
+	// RecordPluginCall records the duration and the result of a call of a plugin.
+	RecordPluginCall(plugin string, took time.Duration, err error)
 	// AddServerSource adds a function that returns the status of the inference servers of
 	// a worker. The Meter calls it whenever it reports its metrics.
 	AddServerSource(status func() []Server)

@@ -31,6 +31,7 @@ type Meter struct {
 	online   online
 	scan     scan
 	servers  servers
+	plugins  plugins
 }
 
 var _ observe.Meter = (*Meter)(nil)
@@ -38,7 +39,7 @@ var _ observe.Meter = (*Meter)(nil)
 // New returns a meter whose counters are 0.
 func New() *Meter {
 	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers(),
-		online: newOnline()}
+		online: newOnline(), plugins: newPlugins()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -46,7 +47,8 @@ func New() *Meter {
 		&m.scan,
 		&m.servers,
 	)
-	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), m.online.all()} {
+	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), m.online.all(),
+		m.plugins.all()} {
 		m.registry.MustRegister(group...)
 	}
 	return m
@@ -82,6 +84,11 @@ func (m *Meter) RecordRequest(took time.Duration, err error) { m.work.request(to
 // RecordTokens records the tokens of an item's row; see observe.Meter.
 func (m *Meter) RecordTokens(prompt, completion, wasted int64) {
 	m.work.row(prompt, completion, wasted)
+}
+
+// RecordPluginCall records a call of a plugin; see observe.Meter.
+func (m *Meter) RecordPluginCall(plugin string, took time.Duration, err error) {
+	m.plugins.record(plugin, took, err)
 }
 
 // RecordScan records a scan of an installation; see observe.Meter.
