@@ -160,6 +160,11 @@ smoke: build ## kill a worker in the middle of a run and check that nothing is l
 	@bash scripts/smoke/smoke.sh
 .PHONY: smoke
 
+plugins: ## build the sample plugin in WebAssembly
+	GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 $(GO) build -trimpath -ldflags=-s -buildmode=c-shared \
+		-o examples/plugins/brevity/brevity.wasm ./examples/plugins/brevity
+.PHONY: plugins
+
 test-dist: ## build a release archive in two folders and check that the bytes are the same (needs git)
 	ROLLOUT_TEST_DIST=1 $(GO) test -count=1 -timeout 10m ./scripts/dist
 .PHONY: test-dist

@@ -18,7 +18,7 @@ func main() {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())
-	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
+	code, err := cli.Main(context.Background(), cli.Program{Name: "gpuworker", Stderr: os.Stderr}, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)
 	}

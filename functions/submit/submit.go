@@ -26,6 +26,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -322,6 +323,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := CheckGraders(s.opts.Deployment, m.Config.Grades); err != nil {
 		return err
 	}
+	m.Plugins = pinsOf(s.opts.Deployment, m.Config.Grades)
 	k, err := s.opts.Kinds.Of(m.Kind)
 	if err != nil {
 		return err
@@ -370,12 +372,12 @@ func PromptMaxTokens(c config.Run, d dialect.Name) int {
 }
 
 // CheckGraders refuses graders that workers could not make, whatever the config's checks
-// let pass, and those of a service that the deployment lacks.
+// let pass, and those of a service or a plugin that the deployment lacks.
 func CheckGraders(d config.Deployment, grades []config.Grade) error {
 	for _, g := range grades {
 		var err error
 		switch g.Kind {
-		case config.GradeHTTP:
+		case config.GradeHTTP, config.GradePlugin:
 		case config.GradeJudge:
 			_, err = judge.New(g)
 		default:
@@ -386,6 +388,18 @@ func CheckGraders(d config.Deployment, grades []config.Grade) error {
 		}
 	}
 	return d.CheckServices(grades)
+}
+
+// pinsOf returns the plugins that graders name, as the deployment has them now.
+func pinsOf(d config.Deployment, grades []config.Grade) (pins []record.PluginPin) {
+	for _, g := range grades {
+		p := d.Plugins[g.Plugin]
+		pin := record.PluginPin{Name: g.Plugin, Version: p.Version, Content: p.ContentID}
+		if g.Kind == config.GradePlugin && !slices.Contains(pins, pin) {
+			pins = append(pins, pin)
+		}
+	}
+	return pins
 }
 
 // noOutput refuses inputs that are outputs of runs, so that a run cannot feed

@@ -19,6 +19,7 @@ import (
 
 	"rollout/gpuworker/machine"
 	"rollout/gpuworker/modelcache"
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/process"
 	"rollout/gpuworker/supervise"
 	"rollout/shared/clock"
@@ -50,16 +51,27 @@ type flags struct {
 	metrics             string
 	encryption          listen.TLS // of metrics
 	watch               setup.Options
+	plugins             []string
+	hotReload           bool
+	builtins            plugin.Registry
+}
+
+// Program is what a program brings to its worker.
+type Program struct {
+	Name   string
+	Stderr io.Writer
+	// Plugins are those that are compiled into it; nil has none.
+	Plugins plugin.Registry
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 after an
 // orderly end, 2 for wrong arguments or config, 3 for a damaged state, 4 if the installation that it
 // joined refuses it, else 1. The
 // workers of --gpus have further codes; see ended.
-func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
-	c := Command(name)
+func Main(ctx context.Context, p Program, args []string) (int, error) {
+	c := Command(p.Name, p.Plugins)
 	c.SetArgs(args)
-	c.SetErr(stderr)
+	c.SetErr(p.Stderr)
 	err := c.ExecuteContext(ctx)
 	var how ended
 	switch {
@@ -77,9 +89,9 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer) (in
 	return 1, err
 }
 
-// Command returns the worker as a command of a program.
-func Command(name string) *cobra.Command {
-	var f flags
+// Command returns the worker as a command of a program, with the plugins that are compiled into it.
+func Command(name string, builtins plugin.Registry) *cobra.Command {
+	f := flags{builtins: builtins}
 	c := &cobra.Command{
 		Use:           name,
 		Short:         "Answer the work of one pool with one engine",
@@ -100,6 +112,7 @@ func Command(name string) *cobra.Command {
 		"tiny or mock; default: [engine] of the config, else tiny")
 	fs.StringArrayVar(&f.settings, "set", nil,
 		"over the config of --dir: a `setting` such as worker.in_flight=64 (TOML; repeatable)")
+	AddPluginFlags(fs, &f.plugins, &f.hotReload)
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; default: what the engine says")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; default: the only pool of the installation")
 	fs.StringVar(&f.cloud, "cloud", "",
@@ -200,6 +213,9 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 		d.Engine = d.Engine.WithURLs(servers)
 		s.machine = ownGPUs{s.machine, own}
 	}
+	if d, err = f.withPlugins(d); err != nil {
+		return "", err
+	}
 	if err := d.Check(); err != nil {
 		return "", err
 	}
@@ -234,7 +250,8 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	end, err = process.Run(ctx, process.Options{
 		Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave,
 		Machine: s.machine, SharedBy: max(1, len(f.gpus)/max(1, f.perServer)), Scratch: s.scratch,
-		Sockets:           s.sockets,
+		Sockets: s.sockets,
+		Plugins: f.builtins, HotReload: f.reloads(ctx, s),
 		Fresh:             s.fresh(os.Getenv(runtimeVariable), f.gpu),
 		IdleTimeout:       s.idle(ctx),
 		RetryRegistration: f.parent != 0, // a supervisor would restart it at once

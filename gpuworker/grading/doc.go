@@ -2,6 +2,7 @@
 //
 //	answers of an item ─▶ Graders.Grade ─┬─▶ graders that need nothing else: at once
 //	                                     └─▶ scoring services: queue ─▶ batch ─▶ POST ─▶ scores
+//	                                         and plugins                      or call
 //	                                                             all scores are in ─▶ members of the row
 //
 // Connect makes the services of a deployment, which all runs of a worker share;

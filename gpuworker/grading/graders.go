@@ -14,10 +14,12 @@ import (
 	"rollout/shared/secret"
 )
 
-// Services are the scoring services of a deployment. The nil value has none. It
+// Services are the scoring services and the graders among the plugins of a deployment. The nil value has none. It
 // is safe for concurrent use.
 type Services struct {
-	byName map[string]*service
+	byName   map[string]*service
+	ofPlugin map[string]*service // by the plugin's name
+	plugins  Plugins
 
 	mu   sync.Mutex
 	made []made // the last ones, the newest first
@@ -39,12 +41,18 @@ type Options struct {
 	Log     *slog.Logger
 	// HTTPClient replaces the default client if it is not nil.
 	HTTPClient *http.Client
+	// Plugins are called for the graders that PluginConfigs names; nil without any.
+	Plugins       Plugins
+	PluginConfigs map[string]config.Plugin
 }
 
 // Connect returns the services of the configs. It reads their secrets and opens no
 // connection.
 func Connect(ctx context.Context, configs map[string]config.GraderService, o Options) (*Services, error) {
-	s := &Services{byName: map[string]*service{}}
+	s := &Services{byName: map[string]*service{}, ofPlugin: map[string]*service{}, plugins: o.Plugins}
+	for name, cfg := range o.PluginConfigs {
+		s.ofPlugin[name] = newPlugin(name, cfg, o)
+	}
 	for name, cfg := range configs {
 		one := newService(name, cfg, o)
 		if cfg.Secret != "" {
@@ -99,6 +107,11 @@ func (s *Services) compile(grades []config.Grade) (*Graders, error) {
 				g.services[i] = s.byName[c.Service]
 			}
 			continue
+		case config.GradePlugin:
+			if s != nil {
+				g.services[i] = s.ofPlugin[c.Plugin]
+			}
+			continue
 		}
 		var err error
 		if g.pure[i], err = rules.New(c); err != nil {
@@ -142,7 +155,7 @@ func (g *Graders) Grade(ctx context.Context, line []byte, answers []grade.Case, 
 			switch {
 			case g.pure[i] != nil:
 				t.scores[k][i] = g.pure[i].Grade(ctx, []grade.Case{c})[0]
-			case cfg.Kind == config.GradeHTTP && g.services[i] == nil:
+			case (cfg.Kind == config.GradeHTTP || cfg.Kind == config.GradePlugin) && g.services[i] == nil:
 				t.scores[k][i] = grade.Missing(grade.Unconfigured)
 			case cfg.Expected != "" && c.Expected == nil:
 				t.scores[k][i] = grade.Missing(grade.NoExpected)

@@ -72,8 +72,8 @@ func newClient(given *http.Client, concurrency int) *http.Client {
 	return &own
 }
 
-// ask makes one request for the scores of the cases.
-func (s *service) ask(ctx context.Context, cases []grade.Case) ([]grade.Score, *failure) {
+// askHTTP makes one request for the scores of the cases.
+func (s *service) askHTTP(ctx context.Context, cases []grade.Case) ([]grade.Score, *failure) {
 	body, err := encode(cases)
 	if err != nil {
 		return nil, &failure{cause: grade.Refused, perhapsOne: true,

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"rollout/shared/config"
 	"rollout/shared/grade"
 	"rollout/shared/retry"
@@ -26,7 +28,7 @@ const (
 // has failed: others wait behind it.
 const maxSingleRetries = 2
 
-// service is a client of one scoring service. It implements grade.Grader.
+// service is a client of one scoring service or plugin. It implements grade.Grader.
 //
 //	submit ─▶ queue ─▶ batch ─▶ ask ─┬─ scores ──────────────────────▶ resolve
 //	                      ▲          ├─ may pass: backoff, ask again
@@ -36,8 +38,10 @@ type service struct {
 	name   string
 	cfg    config.GraderService
 	key    secret.Value
-	client *http.Client
-	log    *slog.Logger
+	client *http.Client // nil for a plugin
+	// ask makes one request for the scores of the cases.
+	ask func(ctx context.Context, cases []grade.Case) ([]grade.Score, *failure)
+	log *slog.Logger
 
 	mu     sync.Mutex
 	queue  []*waiting
@@ -47,7 +51,9 @@ type service struct {
 }
 
 func newService(name string, cfg config.GraderService, o Options) *service {
-	return &service{name: name, cfg: cfg, client: newClient(o.HTTPClient, cfg.Concurrency), log: o.Log}
+	s := &service{name: name, cfg: cfg, client: newClient(o.HTTPClient, cfg.Concurrency), log: o.Log}
+	s.ask = s.askHTTP
+	return s
 }
 
 // waiting is an answer that waits for its score.
@@ -237,6 +243,8 @@ func (s *service) askOnce(ctx context.Context, ws []*waiting) *failure {
 	for i, w := range ws {
 		cases[i] = w.Case
 	}
+	// Of the answers' shards, the first one's trace has the request.
+	ctx = trace.ContextWithSpan(ctx, trace.SpanFromContext(ws[0].ctx))
 	scores, failed := s.ask(ctx, cases)
 	if ctx.Err() != nil && failed != nil {
 		return nil // none of them waits any more

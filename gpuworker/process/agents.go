@@ -34,8 +34,7 @@ func (o Options) newAgents(ctx context.Context) agents {
 		return agents{}
 	}
 	a := agents{bodies: onlinewire.NewBodies(), level: isolation.Refused.String()}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("rollout-sandboxes-%d", os.Geteuid()))
-	if a.sandbox, a.broken = isolation.Open(dir); a.broken != nil {
+	if a.sandbox, a.broken = openSandbox(); a.broken != nil {
 		a.sandbox, a.broken = nil, fault.Wrap(a.broken, "this machine cannot run agents")
 		o.Ports.Log.WarnContext(ctx, "no agents can run", observe.KeyError, a.broken)
 		return a
@@ -48,6 +47,11 @@ func (o Options) newAgents(ctx context.Context) agents {
 	a.artifacts = &trial.Artifacts{Sandbox: a.sandbox, Blobs: o.Ports.Blobs}
 	a.atOnce, a.memory = o.roomForAgents(ctx)
 	return a
+}
+
+// openSandbox opens the sandboxes of the machine, which all workers of this user share.
+func openSandbox() (*isolation.Sandbox, error) {
+	return isolation.Open(filepath.Join(os.TempDir(), fmt.Sprintf("rollout-sandboxes-%d", os.Geteuid())))
 }
 
 // leastMemory is what agents may have on a machine that does not tell its memory.

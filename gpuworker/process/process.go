@@ -18,6 +18,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
@@ -48,6 +49,10 @@ type Options struct {
 	SharedBy int
 	Fresh    bool
 	Scratch  string // a folder for temporary files; "" is the system's
+	// Plugins are those that are compiled into the program. HotReload replaces plugins of the
+	// deployment when their files change.
+	Plugins   plugin.Registry
+	HotReload bool
 	// Sockets is a folder for the socket at which the process takes online requests; ""
 	// takes none.
 	Sockets string

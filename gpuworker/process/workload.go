@@ -58,10 +58,15 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil, nil, err
 	}
 	limits, _ := e.(limiter)
-	services, err := grading.Connect(ctx, o.Deployment.Graders, grading.Options{Secrets: o.Secrets, Log: o.Ports.Log})
+	plugins, err := o.openPlugins(ctx)
 	if err != nil {
 		_ = e.Close()
 		return nil, nil, err
+	}
+	services, err := grading.Connect(ctx, o.Deployment.Graders, grading.Options{Secrets: o.Secrets, Log: o.Ports.Log,
+		Plugins: plugins, PluginConfigs: o.Deployment.Plugins})
+	if err != nil {
+		return nil, nil, errors.Join(err, plugins.Close(), e.Close())
 	}
 	notice := newModelNotice(e, o.Deployment, o.Pool, o.Ports.Log)
 	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports, notice)
@@ -74,7 +79,7 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 	}}
 	meterServers(limited, o.Ports)
 	a := inference{limited, services, o, x, e, o.newAgents(ctx)}
-	return a, func() { _ = errors.Join(a.agents.close(), e.Close()) }, nil
+	return a, func() { _ = errors.Join(a.agents.close(), plugins.Close(), e.Close()) }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for

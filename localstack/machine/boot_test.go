@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("AS_WORKER") == "" {
 		os.Exit(m.Run())
 	}
-	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
+	code, err := cli.Main(context.Background(), cli.Program{Name: "gpuworker", Stderr: os.Stderr}, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)
 	}

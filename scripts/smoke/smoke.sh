@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts an installation with two more workers and the product's own timings,
 # kills a worker in the middle of a run, and checks that it is declared failed in
-# time and that no answer is lost.
+# time and that no answer is lost. Each worker loads two plugins, which score the answers.
 #
 #   make smoke        or scripts/smoke/smoke.sh, after make build
 set -euo pipefail
@@ -60,16 +60,34 @@ until_ok 10 "fakellm's URL" has '^http' "$work/fakellm.out"
 url=$(head -n 1 "$work/fakellm.out")
 
 dir=$work/installation
-mkdir -p "$dir"
+mkdir -p "$dir/brevity"
+cp examples/plugins/brevity/rollout-plugin.toml "$dir/brevity"
+GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 go build -trimpath -ldflags=-s -buildmode=c-shared \
+  -o "$dir/brevity/brevity.wasm" ./examples/plugins/brevity
 cat >"$dir/rollout.toml" <<TOML
 schema_version = 1
 [worker]
 in_flight = 16
+[plugins.brevity]
+path = "brevity"
+[plugins.keywords]
+path = "$PWD/examples/plugins/keywords"
+trusted = true
 [defaults]
 schema_version = 1
 kind = "batch"
 [defaults.shard]
 items = 32
+[[defaults.grade]]
+name = "short"
+kind = "plugin"
+plugin = "brevity"
+[[defaults.grade]]
+name = "mentions"
+kind = "plugin"
+plugin = "keywords"
+expected = "words"
+weight = 0
 TOML
 
 begin up bin/rollout up --dir "$dir" --engine "$url" --listen off
@@ -80,11 +98,15 @@ for name in worker-1 worker-2; do
   until_ok 20 "$name registers" has worker_registered "$work/$name.log"
   worker_pids+=("$last")
 done
+for name in up worker-1 worker-2; do
+  loaded=$(grep -c plugin_loaded "$work/$name.log" || true)
+  [ "$loaded" -eq 2 ] || fail "$name has loaded $loaded plugins, not 2"
+done
 victim=$(worker_of worker-1)
 say "started rollout up with one worker, and two more workers"
 
 for ((n = 0; n < items; n++)); do
-  printf '{"id":"s-%05d","prompt":"smoke question %d"}\n' "$n" "$n"
+  printf '{"id":"s-%05d","prompt":"smoke question %d","words":["smoke"]}\n' "$n" "$n"
 done >"$work/smoke.jsonl"
 started=$(now_ms)
 run=$(bin/rollout submit --dir "$dir" "$work/smoke.jsonl")
@@ -119,6 +141,10 @@ errors=$(wc -l <"$out/errors.jsonl" | tr -d ' ')
 grep -o '^{"id":"[^"]*"' "$out/completions.jsonl" >"$work/ids.got"
 grep -o '^{"id":"[^"]*"' "$work/smoke.jsonl" >"$work/ids.want"
 cmp -s "$work/ids.got" "$work/ids.want" || fail "the answers are not one per item in input order"
+for grader in short mentions; do
+  scored=$(grep -c "\"$grader\":{\"score\":[0-9]" "$out/completions.jsonl" || true)
+  [ "$scored" -eq "$items" ] || fail "the plugin of the grader $grader has scored $scored of $items answers"
+done
 failed=$(grep -c worker_failed "$work/up.log" || true)
 [ "$failed" -eq 1 ] || fail "$failed workers were declared failed, although one was killed"
 
@@ -128,5 +154,6 @@ cat <<REPORT
 smoke: OK
   worker declared failed   after $found ms (limit $limit_ms ms); it held ${held:-?} shards
   run                      $items of $items items in $((took / 1000)).$(printf %03d $((took % 1000))) s, in input order, no errors
+  plugins                  2 in each of 3 workers, all answers scored by both
   requests sent            ${asked:-unknown} for $items items
 REPORT

@@ -135,7 +135,8 @@ func (g Grade) checkExpected(c *checker, at string) {
 		c.add(field, "%s is set too, and only one of them can count: remove one", key)
 	case key != "" && !set && g.Expected == "":
 		c.add(at+"."+key, "missing: set it, or name the member of the lines that has it as expected")
-	case key == "" && !slices.Contains([]string{GradeHTTP, GradeSchema, GradeJudge, GradePlugin}, g.Kind) && g.Expected == "":
+	case key == "" && g.Expected == "" &&
+		!slices.Contains([]string{GradeHTTP, GradeSchema, GradeJudge, GradePlugin}, g.Kind):
 		c.add(field, "missing: name the member of the lines with the expected value, such as \"answer\"")
 	case len(g.Expected) > maxMemberPath:
 		c.add(field, "has %d bytes, at most %d are allowed", len(g.Expected), maxMemberPath)

@@ -13,7 +13,6 @@ const (
 	maxPluginMemory     = 64 << 10 // MiB
 	minPluginMemory     = 64       // MiB; what a sandbox itself needs
 	maxPluginProcesses  = 4096
-	maxPluginFiles      = 65536
 	maxPluginArgs       = 64
 	maxPluginHosts      = 64
 	contentIDCharacters = 64
@@ -35,7 +34,6 @@ func (m PluginManifest) check(c *checker) {
 	m.checkNetwork(c)
 	c.integer("runtime.memory_mb", &m.Runtime.MemoryMB, minPluginMemory, maxPluginMemory, "")
 	c.integer("runtime.processes", &m.Runtime.Processes, 1, maxPluginProcesses, "")
-	c.integer("runtime.files", &m.Runtime.Files, 16, maxPluginFiles, "")
 	m.checkEntry(c)
 }
 
@@ -115,8 +113,7 @@ func checkPlugins(c *checker, plugins map[string]Plugin, inCloud bool) {
 		return
 	}
 	if inCloud {
-		c.add("plugins", "the machines of a cloud have no folder with them: remove them, and name them to workers of your "+
-			"own with --plugin")
+		c.add("plugins", "the machines of a cloud have no folder with them: remove them")
 		return
 	}
 	if len(plugins) > maxPlugins {
@@ -136,7 +133,7 @@ func (p Plugin) check(c *checker, at string) {
 	}
 	c.text(at+".path", p.Path, maxText)
 	c.text(at+".version", p.Version, maxOption)
-	if p.ContentID != "" && (len(p.ContentID) != contentIDCharacters || strings.Trim(p.ContentID, "0123456789abcdef") != "") {
+	if id := p.ContentID; id != "" && (len(id) != contentIDCharacters || strings.Trim(id, "0123456789abcdef") != "") {
 		c.add(at+".content_id", "%s is not a content id: write its %d hexadecimal digits, or remove it",
 			quote(p.ContentID), contentIDCharacters)
 	}
@@ -153,7 +150,9 @@ func (p Plugin) check(c *checker, at string) {
 // noPlugin says that the deployment lacks a plugin.
 func noPlugin(name string, have map[string]Plugin) string {
 	if len(have) == 0 {
-		return fmt.Sprintf("the deployment has no plugin %s: add [plugins.%s] with its path to its config", quote(name), name)
+		return fmt.Sprintf("the deployment has no plugin %s: add [plugins.%s] with its path to its config", quote(name),
+			name)
 	}
-	return fmt.Sprintf("the deployment has no plugin %s: use one of %s", quote(name), strings.Join(pluginNames(have), ", "))
+	return fmt.Sprintf("the deployment has no plugin %s: use one of %s", quote(name),
+		strings.Join(pluginNames(have), ", "))
 }

@@ -54,8 +54,6 @@ type PluginRuntime struct {
 	MemoryMB int `toml:"memory_mb"`
 	// Processes is how many processes and threads a sidecar may have at once; default: 32.
 	Processes int `toml:"processes"`
-	// Files is how many files a process of a sidecar may have open; default: 256.
-	Files int `toml:"files"`
 }
 
 // PluginEntry says how a plugin starts: the table of its mode alone is set.
@@ -85,7 +83,7 @@ func TraitOf(kind string) string { return "rollout." + kind + ".v1" }
 
 // DefaultPluginManifest returns the defaults of a manifest.
 func DefaultPluginManifest() PluginManifest {
-	return PluginManifest{Runtime: PluginRuntime{MemoryMB: 512, Processes: 32, Files: 256}}
+	return PluginManifest{Runtime: PluginRuntime{MemoryMB: 512, Processes: 32}}
 }
 
 // ParsePlugin writes the manifest of a plugin over DefaultPluginManifest. Messages name the
@@ -103,8 +101,8 @@ type Plugin struct {
 	// Trusted says that the plugin may do what the worker's user may: a sidecar then runs outside
 	// of the sandbox, with the network of the machine.
 	Trusted bool `toml:"trusted"`
-	// Version is the version that the plugin's manifest must have; "" takes any. ContentID is the content id that the plugin's files must have; "" takes any. The commands that
-	// load plugins fill it in.
+	// Version is the version that the plugin's manifest must have, and ContentID the content id that
+	// the plugin's files must have; "" takes any. The commands that load plugins fill them in.
 	Version   string `toml:"version"`
 	ContentID string `toml:"content_id"`
 	// Batch is how many answers a grader gets in a call, at most; default: 16.

@@ -55,7 +55,8 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 			found[name]++
 		}
 	}
-	for _, name := range []string{"prompts/x.toml", "D/rollout.toml", "rollout.toml", "batch.toml", "sft.toml", PluginFile} {
+	for _, name := range []string{"prompts/x.toml", "D/rollout.toml", "rollout.toml", "batch.toml", "sft.toml",
+		PluginFile} {
 		if found[name] == 0 {
 			t.Errorf("no document has an example of %s", name)
 		}

@@ -192,7 +192,6 @@ func schemaRules() map[string]schemaRule {
 		"PluginManifest.network_allowlist": {maxItems: maxPluginHosts, maxLength: maxText},
 		"PluginRuntime.memory_mb":          between(minPluginMemory, maxPluginMemory),
 		"PluginRuntime.processes":          between(1, maxPluginProcesses),
-		"PluginRuntime.files":              between(16, maxPluginFiles),
 		"PluginSidecarEntry.args":          {maxItems: maxPluginArgs, maxLength: maxText},
 		"Plugin.path":                      {minLength: 1, maxLength: maxText}, "Plugin.version": texts(maxOption),
 		"Plugin.content_id": {pattern: "^$|^[0-9a-f]{64}$"}, "Plugin.batch": between(1, maxGraderBatch),

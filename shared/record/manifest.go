@@ -43,6 +43,8 @@ type Manifest struct {
 	PromptMaxTokens int `json:"prompt_max_tokens,omitempty"`
 	// Artifacts are what the agents of trials start with, frozen at submit.
 	Artifacts []Artifact `json:"agent_artifact_v1,omitempty"`
+	// Plugins are the plugins that the run's graders name, as they were at submit.
+	Plugins []PluginPin `json:"plugins,omitempty"`
 	// Parent makes the run a child; nil for a run of its own.
 	Parent *Parent `json:"parent,omitempty"`
 	// Original has the settings from which item ids and seeds are computed; nil means
@@ -59,6 +61,13 @@ type Artifact struct {
 	Content string `json:"content_id"` // hex; identity.ContentKey is its object
 	Bytes   int64  `json:"bytes"`      // of its files
 	Files   int    `json:"files"`
+}
+
+// PluginPin says which plugin a run may use. An empty version or content id takes any.
+type PluginPin struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Content string `json:"content_id,omitempty"` // hex; of the plugin's files
 }
 
 // Original is the part of a run's config on which item ids depend.

@@ -97,6 +97,13 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 			Err:    fmt.Errorf("%w: another revision of %s", worker.ErrModelMismatch, s.Manifest.ModelURI),
 			Remedy: "stop the run and submit its file again, or continue with the program that started it"}
 	}
+	if err := x.cfg.Graders.CheckPins(s.Manifest.Plugins); err != nil {
+		refused := &worker.RefusedError{Outcome: "plugin_mismatch", Err: err}
+		if !s.ReportRefused(outer, refused) {
+			return x.blame.notPaused(string(s.Manifest.Run), err, x.cfg.Clock.Now())
+		}
+		return refused
+	}
 	graders, err := x.cfg.Graders.Graders(s.Manifest.Config.Grades)
 	if err != nil {
 		return err

@@ -68,6 +68,9 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	if err := x.check(ctx, v); err != nil {
 		return refuse(ctx, s, err)
 	}
+	if err := x.Graders.CheckPins(s.Manifest.Plugins); err != nil {
+		return refuse(ctx, s, &worker.RefusedError{Outcome: "plugin_mismatch", Err: err})
+	}
 	graders, err := x.Graders.Graders(s.Manifest.Config.Grades)
 	if err != nil {
 		return err

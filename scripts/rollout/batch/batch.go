@@ -150,9 +150,10 @@ func WriteDeployment(dir string, c config.Infer) error {
 		Pools         []config.Pool `toml:"pool"`
 
 		Graders map[string]config.GraderService `toml:"graders,omitempty"`
+		Plugins map[string]config.Plugin        `toml:"plugins,omitempty"`
 		Storage config.WorkStorage              `toml:"storage"`
 	}{config.SchemaVersion, c.Health, c.Worker, c.Engine, c.Secrets(),
-		[]config.Pool{{Name: "default", Model: c.Model.URI}}, c.Graders,
+		[]config.Pool{{Name: "default", Model: c.Model.URI}}, c.Graders, c.Plugins,
 		config.WorkStorage{KeepWork: c.Storage.KeepWork}}
 	var b bytes.Buffer
 	b.WriteString("# Written by `rollout infer batch` from its own config at every start.\n")

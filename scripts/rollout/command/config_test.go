@@ -22,7 +22,7 @@ func TestConfigSchemaWritesTheSchemaOfAConfig(t *testing.T) {
 		}
 	}
 	check(t, rollout(t.Context(), "config", "schema", "runs"), 2, "",
-		"rollout: there is no schema of \"runs\" (name one of run, deployment, infer, train)\n")
+		"rollout: there is no schema of \"runs\" (name one of run, deployment, infer, train, plugin)\n")
 }
 
 // TestFolderComesFromTheEnvironment holds that ROLLOUT_DIR is the default of --dir, and that

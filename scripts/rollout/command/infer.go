@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/progress"
@@ -89,7 +90,8 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := checkGraders(config.Deployment{Graders: cfg.Graders, Engine: cfg.Engine}, d.run); err != nil {
+		err = checkGraders(config.Deployment{Graders: cfg.Graders, Plugins: cfg.Plugins, Engine: cfg.Engine}, d.run)
+		if err != nil {
 			return err
 		}
 		d.servers, err = e.serversOf(c.Context(), config.Deployment{Engine: cfg.Engine}, d.run, cfg.Secrets(), log)
@@ -125,6 +127,11 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 		cfg.Workers.Count = f.workers
 	}
 	cfg.Engine = cfg.Engine.WithURLs(f.engine)
+	here, err := plugin.Resolve(config.Deployment{Plugins: cfg.Plugins}, ".", nil)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Plugins = here.Plugins
 	return cfg, cfg.Check()
 }
 
@@ -171,7 +178,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if err := b.CheckResumable(ctx); err != nil {
 		return err
 	}
-	r := standalone.Start(ctx, standalone.Options{
+	r := standalone.Start(ctx, standalone.Options{Plugins: e.Plugins,
 		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Workers: workers, Worker: worker,
 	})
 	runErr := e.inferFollow(ctx, p, r, b, shutdown)

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rollout/gpuworker/cli"
+	"rollout/gpuworker/plugin"
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/clock"
 	"rollout/shared/fault"
@@ -62,6 +63,8 @@ type Env struct {
 	Out, Err io.Writer
 	Clock    clock.Clock
 	Getenv   func(string) string
+	// Plugins are those that are compiled into the program; nil has none.
+	Plugins plugin.Registry
 
 	logLevel  string // "" selects the command's default
 	logFormat string

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/cli"
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/process"
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/rollout/standalone"
@@ -41,6 +42,8 @@ type upFlags struct {
 	once               bool
 	settings           *[]string // of --set
 	observe            setup.Options
+	plugins            []string
+	hotReload          bool
 }
 
 func upCommand(e *Env) *cobra.Command {
@@ -67,6 +70,7 @@ func upCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.joinListen, "join-listen", "", "`address` at which workers on other machines join, over mutual TLS: "+
 		"see `rollout join-token` (default: none)")
 	fs.BoolVar(&f.noWorkers, "no-workers", false, "run no worker on this machine: others join")
+	cli.AddPluginFlags(fs, &f.plugins, &f.hotReload)
 	fs.BoolVar(&f.once, "once", false, "exit when every run has ended, with code 1 if one did not succeed")
 	f.settings = setFlag(c, "over DIR/rollout.toml, until up ends: a `setting` such as worker.in_flight=64")
 	f.observe.AddFlags(fs)
@@ -106,7 +110,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		o.Observer.Meter = o.Meter
 	}
 	p, err := e.prepare(untilSignal, prepareOptions{dir: f.dir, engine: f.engine, model: f.model,
-		elsewhere: f.noWorkers, local: o})
+		elsewhere: f.noWorkers, plugins: f.plugins, local: o})
 	if err != nil && untilSignal.Err() != nil && !f.once { // no run was in progress
 		return nil
 	}
@@ -120,7 +124,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	}
 	worker, err := e.workerCommandLine(
 		workerProcess{dir: f.dir, engine: p.deployment.Engine, model: f.model, level: level, observe: f.observe,
-			set: *f.settings})
+			set: *f.settings, plugins: f.plugins, reload: f.hotReload})
 	if err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	r := standalone.Start(ctx, standalone.Options{
-		Join: joining, NoWorkers: f.noWorkers,
+		Join: joining, NoWorkers: f.noWorkers, Plugins: e.Plugins, HotReload: f.hotReload,
 		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
 		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: worker,
 		WorkerOutput: e.workerOutput(screen),
@@ -179,6 +183,7 @@ type prepareOptions struct {
 	engine     []string // overrides the config's engine
 	model      string   // "" asks the engine
 	elsewhere  bool     // the engines are other machines'
+	plugins    []string // paths besides those of the config
 	local      installation.LocalOptions
 	beforeOpen func() error // called under the lock, before anything is read; may be nil
 }
@@ -207,7 +212,10 @@ func (e *Env) prepare(ctx context.Context, po prepareOptions) (_ *prepared, err 
 	closeAll := func() error { return errors.Join(closeLocal(), releaseBucket(), release()) }
 	d := l.Deployment
 	d.Engine = d.Engine.WithURLs(po.engine)
-	if err := d.Check(); err != nil {
+	if d, err = plugin.Resolve(d, po.dir, po.plugins); err == nil {
+		err = d.Check()
+	}
+	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
 	secrets := machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)

@@ -15,8 +15,8 @@ import (
 )
 
 // workerCommand returns the hidden command that up starts as a worker process. It is the same as the binary gpuworker.
-func workerCommand(*Env) *cobra.Command {
-	c := cli.Command("worker")
+func workerCommand(e *Env) *cobra.Command {
+	c := cli.Command("worker", e.Plugins)
 	c.Hidden = true
 	c.Annotations = map[string]string{handlesSignals: "yes"}
 	return c
@@ -30,6 +30,8 @@ type workerProcess struct {
 	level   slog.Level // of its log lines, unless --log-level says otherwise
 	observe setup.Options
 	set     []string // of --set
+	plugins []string // of --plugin
+	reload  bool     // of --hot-reload
 }
 
 // workerCommandLine returns the command line of a worker process.
@@ -44,6 +46,12 @@ func (e *Env) workerCommandLine(w workerProcess) ([]string, error) {
 	}
 	for _, setting := range w.set {
 		args = append(args, "--set", setting)
+	}
+	for _, path := range w.plugins {
+		args = append(args, "--plugin", path)
+	}
+	if w.reload {
+		args = append(args, "--hot-reload")
 	}
 	return append(args, w.observe.Args()...), nil
 }

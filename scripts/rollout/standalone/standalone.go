@@ -19,6 +19,7 @@ import (
 	"rollout/functions/notify"
 	"rollout/functions/online"
 	"rollout/functions/openai"
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
@@ -40,14 +41,16 @@ type Options struct {
 	Local      *installation.Local
 	Deployment config.Deployment // complete, with its pools
 	Secrets    secret.Store
-	Watch      bool         // submit files that appear in the bucket
-	Listen     net.Listener // of the API; nil disables the API
-	Token      secret.Value // of the API; may be empty on a loopback address
-	Join       *Joining     // serves workers on other machines; nil does not
-	NoWorkers  bool         // run no worker here: those that join answer
-	Meter      *meter.Meter // metrics that the API serves; may be nil
-	Workers    int          // worker processes of each pool; 0 runs one worker of each pool in this process
-	Worker     []string     // command line of a worker process, without --pool
+	Watch      bool            // submit files that appear in the bucket
+	Listen     net.Listener    // of the API; nil disables the API
+	Token      secret.Value    // of the API; may be empty on a loopback address
+	Join       *Joining        // serves workers on other machines; nil does not
+	NoWorkers  bool            // run no worker here: those that join answer
+	Meter      *meter.Meter    // metrics that the API serves; may be nil
+	Plugins    plugin.Registry // compiled into this program; may be nil
+	HotReload  bool            // load plugins again when their files change
+	Workers    int             // worker processes of each pool; 0 runs one worker of each pool in this process
+	Worker     []string        // command line of a worker process, without --pool
 	// WorkerOutput returns where a worker process writes; it is called once for each. Nil stands for this process's own
 	// streams, as do nil writers.
 	WorkerOutput func() (stdout, stderr io.Writer)
@@ -200,6 +203,8 @@ func (r *Runtime) worker(ctx context.Context, pool string) error {
 		Machine:    installation.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
 		Scratch:    installation.ScratchDir(r.o.Local.Dir),
 		Sockets:    r.sockets(),
+		Plugins:    r.o.Plugins,
+		HotReload:  r.o.HotReload,
 	})
 	return err
 }
