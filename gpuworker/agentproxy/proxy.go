@@ -45,7 +45,10 @@ type Use struct {
 	NanoUSD          int64
 	Estimated        int64 // requests whose tokens no server has counted; they are part of the sums
 	Refused          int64 // requests that came after a limit was reached
-	Failed           int64 // requests that got no answer of a server: it was not the agent's fault
+	Forbidden        int64 // requests with a member that agents may not send: they were not passed on
+	// FirstForbidden says what was wrong with the first of them; "" if there is none.
+	FirstForbidden string
+	Failed         int64 // requests that got no answer of a server: it was not the agent's fault
 	// LastFailed says that no request was answered after the last one in Failed.
 	LastFailed bool
 	// Limit is the limit for which a request was refused first; "" if none was.
@@ -142,7 +145,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.leave()
 	asked, release, err := p.read(w, r, path)
+	var v *violation
 	switch {
+	case errors.As(err, &v):
+		p.forbid(w, v)
+		return
 	case fault.Is(err, fault.Throttled): // other trials have taken the memory
 		p.unanswered(w, r, err)
 		return
@@ -163,6 +170,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var used Tokens
 	defer func() { p.end(asked, used) }() // also of one that panics
 	p.ask(w, r, path, asked, &used)
+}
+
+// forbid answers a request with a member that agents may not send, and counts it.
+func (p *Proxy) forbid(w http.ResponseWriter, v *violation) {
+	p.mu.Lock()
+	if p.use.Forbidden++; p.use.FirstForbidden == "" {
+		p.use.FirstForbidden = v.Error()
+	}
+	p.mu.Unlock()
+	w.Header().Set("X-Should-Retry", "false")
+	onlinewire.WriteProblem(w, http.StatusBadRequest, onlinewire.Problem{Message: v.Error(), Param: &v.member,
+		Type: onlinewire.InvalidRequest, Code: "not_allowed"})
 }
 
 // admits reports whether the request has the agent's key.

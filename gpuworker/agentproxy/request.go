@@ -2,6 +2,8 @@ package agentproxy
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 
 	"rollout/shared/fault"
@@ -77,13 +79,9 @@ func (r *request) clamp(tokens int64) {
 
 func (r request) tokens() int64 { return r.promptTokens() + r.completionTokens() }
 
-// droppedMembers are members of requests that name other models, keep something at the server,
-// let it answer later, uncounted, or be paid otherwise.
-var droppedMembers = []string{"models", "route", "provider", "providers", "fallbacks", "background", "store",
-	"service_tier", "metadata", "user", "safety_identifier", "previous_response_id", "conversation"}
-
-// parse reads a body, names the model in it, and lets a stream end with the count of its
-// tokens. Its errors are Invalid.
+// parse reads a body, drops or refuses what agents may not send, names the model in it, and lets a
+// stream end with the count of its tokens. Its errors are Invalid, or a *violation of a body with a
+// member that is refused.
 func parse(path, model string, body []byte) (r request, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
@@ -91,6 +89,14 @@ func parse(path, model string, body []byte) (r request, err error) {
 	}
 	for _, name := range droppedMembers {
 		delete(members, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) { // the first of several is the same each time
+		if v := admit(path, name, members[name]); v != nil {
+			return r, v
+		}
+	}
+	if path == "responses" {
+		members["store"] = json.RawMessage("false") // else it is true
 	}
 	if members["model"], err = json.Marshal(model); err != nil {
 		return r, fault.WithKind(fault.Invalid, err, "name the model")

@@ -149,7 +149,7 @@ var Rules = []Rule{
 	// Workers and functions never import each other: they meet in documents and events.
 	{Packages: "gpuworker", Imports: gpuworker},
 	{Packages: "gpuworker/agentproxy", Imports: []string{"gpuworker/engine", "shared/core/cost", "shared/core/ratelimit",
-		"shared/fault", "shared/listen", "shared/onlinewire"}},
+		"shared/fault", "shared/jsonl", "shared/listen", "shared/onlinewire"}},
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},

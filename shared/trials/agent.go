@@ -26,13 +26,17 @@ type AgentRecord struct {
 	// Stderr is the beginning of what it wrote to its standard error.
 	Stderr string `json:"stderr,omitempty"`
 
-	Requests         int64   `json:"requests"`
-	PromptTokens     int64   `json:"prompt_tokens"`
-	CompletionTokens int64   `json:"completion_tokens"`
-	Estimated        int64   `json:"estimated_requests,omitempty"` // whose tokens no server has counted
-	Refused          int64   `json:"refused_requests,omitempty"`   // beyond a limit
-	Dollars          float64 `json:"dollars"`
-	Tries            int     `json:"tries"` // of the trial, until a machine and a server were there
+	Requests         int64 `json:"requests"`
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	Estimated        int64 `json:"estimated_requests,omitempty"` // whose tokens no server has counted
+	Refused          int64 `json:"refused_requests,omitempty"`   // beyond a limit
+	// Forbidden are requests for more than the model alone answers, and FirstForbidden says what was
+	// wrong with the first.
+	Forbidden      int64   `json:"forbidden_requests,omitempty"`
+	FirstForbidden string  `json:"first_forbidden,omitempty"`
+	Dollars        float64 `json:"dollars"`
+	Tries          int     `json:"tries"` // of the trial, until a machine and a server were there
 
 	// Result is result.json without its answer; Scores are the agent's own, of grade.json.
 	Result json.RawMessage    `json:"result,omitempty"`

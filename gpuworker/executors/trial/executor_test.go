@@ -182,6 +182,7 @@ func TestFaultsOfAnAgentAreItsRow(t *testing.T) {
 		"bad result": {usual, `"class":"result_error"`},
 		"bad grade":  {usual, `"class":"grade_error"`},
 		"chat":       {few, `"finish_reason":"requests"`},
+		"search":     {usual, `"forbidden_requests":1,"first_forbidden":"agents may not send tools[0].type`},
 		"grade":      {usual, `"score":1,"scores":{"right":{"score":1}},"agent":{`}, // and not 0.5, as it says itself
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package trial_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,6 +103,13 @@ var agents = map[string]func() error{
 			_, _ = ask()
 		}
 	},
+	// search asks for a tool that the server runs, and then as solve does.
+	"search": func() error {
+		if _, err := post(map[string]any{"tools": []any{map[string]any{"type": "web_search"}}}); err == nil {
+			return errors.New("the server has searched")
+		}
+		return leave("result.json", map[string]any{"answer": "4"})
+	},
 	"sleep": func() error { select {} },
 	// give up asks twice, and leaves nothing.
 	"give up": func() error {
@@ -130,12 +138,25 @@ func leave(name string, v any) error {
 
 // ask posts the task to the model, and returns what it says.
 func ask() (string, error) {
-	task, err := os.Open("task.json")
+	task, err := os.ReadFile("task.json")
 	if err != nil {
 		return "", err
 	}
-	defer task.Close()
-	q, err := http.NewRequest(http.MethodPost, os.Getenv("OPENAI_BASE_URL")+"/chat/completions", task)
+	var question struct{ Question string }
+	if err := json.Unmarshal(task, &question); err != nil {
+		return "", err
+	}
+	said, err := post(map[string]any{"messages": []any{map[string]any{"role": "user", "content": question.Question}}})
+	return said + " for " + os.Getenv("ROLLOUT_TRIAL_ID"), err
+}
+
+// post posts a chat, and returns what the model says.
+func post(chat map[string]any) (string, error) {
+	body, err := json.Marshal(chat)
+	if err != nil {
+		return "", err
+	}
+	q, err := http.NewRequest(http.MethodPost, os.Getenv("OPENAI_BASE_URL")+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +178,7 @@ func ask() (string, error) {
 	if len(said.Choices) == 0 {
 		return "", fmt.Errorf("status %d", resp.StatusCode)
 	}
-	return said.Choices[0].Message.Content + " for " + os.Getenv("ROLLOUT_TRIAL_ID"), nil
+	return said.Choices[0].Message.Content, nil
 }
 
 // model answers each request with the question in it.
@@ -179,12 +200,15 @@ func (m *model) Pass(_ context.Context, r engine.RawRequest) (engine.RawAnswer, 
 	if m.down {
 		return engine.RawAnswer{}, fault.New(fault.Unavailable, "connection refused")
 	}
-	var asked struct{ Question, Model string }
+	var asked struct {
+		Model    string
+		Messages []struct{ Content string }
+	}
 	if err := json.Unmarshal(r.Body, &asked); err != nil {
 		return engine.RawAnswer{}, err
 	}
 	text := fmt.Sprintf(`{"choices":[{"message":{"content":%q}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`,
-		asked.Question+" by "+asked.Model)
+		asked.Messages[0].Content+" by "+asked.Model)
 	return engine.RawAnswer{Status: status, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(strings.NewReader(text))}, nil
 }
@@ -229,6 +253,19 @@ func TestAgentSolvesItsTaskWithTheModel(t *testing.T) {
 	}
 	if r.Model.Requests != 1 || r.Model.PromptTokens != 7 || r.Process.Verdict != isolation.Exited {
 		t.Errorf("%+v, %s", r.Model, r.Process.Verdict)
+	}
+}
+
+// A request for more than the model is refused, and the trial goes on.
+func TestForbiddenRequestIsRecorded(t *testing.T) {
+	t.Parallel()
+	r, err := newRunner(t, &model{}).Run(t.Context(), agent("search"), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.End != trial.Answered || r.Model.Requests != 0 || r.Model.Forbidden != 1 ||
+		!strings.Contains(r.Model.FirstForbidden, "tools[0].type") {
+		t.Errorf("%s %s, %+v\n%s", r.End, r.Reason, r.Model, r.Process.Stderr.Kept)
 	}
 }
 

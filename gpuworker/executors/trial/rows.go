@@ -84,7 +84,8 @@ func agentRecord(r Result, tries int) []byte {
 		ExitCode: o.ExitCode, Signal: o.Signal, Limit: r.Limit, Seconds: o.Wall.Seconds(), CPUSeconds: o.CPU.Seconds(),
 		PeakMemory: o.PeakMemory, Output: o.Stdout.Bytes + o.Stderr.Bytes, Stderr: text(o.Stderr.Kept),
 		Requests: u.Requests, PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, Estimated: u.Estimated,
-		Refused: u.Refused, Dollars: float64(u.NanoUSD) / 1e9, Tries: tries, Result: withoutAnswer(r.JSON), Scores: r.Scores}
+		Refused: u.Refused, Forbidden: u.Forbidden, FirstForbidden: u.FirstForbidden,
+		Dollars: float64(u.NanoUSD) / 1e9, Tries: tries, Result: withoutAnswer(r.JSON), Scores: r.Scores}
 	b, err := json.Marshal(record)
 	if err != nil { // numbers of grade.json are finite, and its result is valid JSON
 		return nil
