@@ -250,7 +250,7 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	end, err = process.Run(ctx, process.Options{
 		Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave,
 		Machine: s.machine, SharedBy: max(1, len(f.gpus)/max(1, f.perServer)), Scratch: s.scratch,
-		Sockets: s.sockets,
+		Sockets: s.sockets, Private: s.private,
 		Plugins: f.builtins, HotReload: f.reloads(ctx, s),
 		Fresh:             s.fresh(os.Getenv(runtimeVariable), f.gpu),
 		IdleTimeout:       s.idle(ctx),

@@ -70,6 +70,7 @@ func (f flags) openJoined(ctx context.Context, o openOptions) (_ *workplace, err
 		},
 		deployment: d, capabilities: cloud.OneMachine().Capabilities, secrets: c.Secrets(), onlyPool: pool,
 		machine: machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), Logger: o.log}),
+		private: []string{options.Dir},
 		guard:   untilRefused(c), close: closeClient,
 		damage: func() error {
 			if err := c.Refusal(); err != nil {

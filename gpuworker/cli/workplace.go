@@ -40,6 +40,7 @@ type workplace struct {
 	membership       capacity.Membership // nil where machines belong to no fleet
 	launchedForFleet bool                // as the machine was told when it started
 	scratch          string
+	private          []string                    // paths of the installation and of keys, for process.Options
 	sockets          string                      // for online requests; "" in a cloud
 	onlyPool         string                      // for which alone the worker may work; "" is any
 	serverTLS        func() (*tls.Config, error) // of a server here; nil where the authority's key is elsewhere
@@ -84,7 +85,7 @@ func openFolder(ctx context.Context, dir string, settings []string, o openOption
 	return &workplace{
 		ports: l.Ports, deployment: d, capabilities: cloud.OneMachine().Capabilities,
 		secrets: machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
-		machine: installation.Machine(dir, o.log), scratch: installation.ScratchDir(dir),
+		machine: installation.Machine(dir, o.log), scratch: installation.ScratchDir(dir), private: []string{dir},
 		sockets: installation.SocketDir(dir),
 		serverTLS: func() (*tls.Config, error) {
 			a, _, err := ca.Open(installation.TLSDir(dir), time.Now())

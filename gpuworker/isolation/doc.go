@@ -58,6 +58,11 @@
 // the level Full without a cgroup its processes can together pass their memory limit for that
 // time. A kernel with a hole that its system calls reach is the end of every wall here.
 //
+// Open names what is private of the worker. Where it lies below a folder that commands see, such as
+// an installation in /usr/local, the level Full covers it with an empty folder, and the level
+// Trusted refuses; where it has such a folder, both refuse. The same files at another path, by a
+// bind mount or a hard link, are not found.
+//
 // Leftovers of a worker that was killed are removed by the next Open of the same folder, which
 // all workers of a machine should share.
 package isolation

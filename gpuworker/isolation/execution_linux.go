@@ -28,7 +28,8 @@ type execution struct {
 	group   cgroup
 	outcome Outcome
 
-	landlock int // the version of it to use; 0 is none
+	landlock int      // the version of it to use; 0 is none
+	covers   []string // paths in the sandbox that are hidden
 
 	ctl, gate   channel
 	process     *os.Process
@@ -58,6 +59,10 @@ func asSetup(err error) error {
 }
 
 func (s *Sandbox) run(ctx context.Context, c Command, level Level, probe bool) (_ Outcome, err error) {
+	covers, err := s.covers(level, c)
+	if err != nil {
+		return Outcome{}, err
+	}
 	slot, err := acquireSlot(s.dir, s.groups)
 	if err != nil {
 		return Outcome{}, err
@@ -68,7 +73,7 @@ func (s *Sandbox) run(ctx context.Context, c Command, level Level, probe bool) (
 	defer runtime.UnlockOSThread()
 	e := &execution{command: c, level: level, probe: probe, slot: slot, group: cgroup{s.groups.inside(slot.name())},
 		output: newMeteredOutput(c.Limits.Keep, c.Limits.Output), diagnostics: newMeteredOutput(maxText, maxText),
-		messages: make(chan message), landlock: s.landlock}
+		messages: make(chan message), landlock: s.landlock, covers: covers}
 	e.outcome.Level, e.outcome.Enforced = level, e.enforced()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop

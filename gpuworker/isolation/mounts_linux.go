@@ -21,7 +21,8 @@ import (
 //	/proc              of its own pid namespace, read-only; processes of other users are hidden
 //	/work /out /tmp /dev/shm   one tmpfs with the limits of bytes and files
 //
-// Everything else of the machine is not there.
+// Everything else of the machine is not there. What is private of the worker and lies below one of
+// these folders is covered.
 const (
 	scratchFolder = ".scratch"
 	watchFolder   = ".proc" // of init alone
@@ -68,6 +69,7 @@ func mountRoot(s initSettings) (scratch, processes *os.File, err error) {
 		{"show the system's folders", func() error { return showSystem(root) }},
 		{"show the folders", func() error { return showFolders(root, s.Folders) }},
 		{"write /etc", func() error { return writeEtc(filepath.Join(root, "etc")) }},
+		{"hide what is private", func() error { return cover(root, s.Covers) }},
 		{"show devices", func() error { return showDevices(filepath.Join(root, "dev"), s.Watch) }},
 		{"mount /proc", func() error { return mountProc(filepath.Join(root, "proc"), "hidepid=2") }},
 		{"mount the scratch folders", func() error { return mountScratch(root, s) }},

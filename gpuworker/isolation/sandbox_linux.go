@@ -15,8 +15,9 @@ import (
 // Sandbox runs commands, each apart from the machine and from all others. It is safe for
 // concurrent use, by several processes with the same folder as well.
 type Sandbox struct {
-	dir    string
-	groups hierarchies
+	dir     string
+	private []string
+	groups  hierarchies
 
 	mu     sync.Mutex
 	probed time.Time // zero before the first probe
@@ -32,16 +33,20 @@ type Sandbox struct {
 const probeAgain = time.Minute
 
 // Open returns a sandbox whose bookkeeping is in the folder dir, which it makes; the folder must
-// be on a disk of this machine. It removes what workers have left there that were killed.
-func Open(dir string) (*Sandbox, error) {
-	err := openFolder(dir)
+// be on a disk of this machine. It removes what workers have left there that were killed. No
+// command sees dir or what the paths in private name, wherever it stands.
+func Open(dir string, private ...string) (*Sandbox, error) {
+	private, err := absolute(append(private, dir))
+	if err == nil {
+		err = openFolder(dir)
+	}
 	if err == nil {
 		err = removeLeftovers(dir)
 	}
 	if err != nil {
 		return nil, fault.WithKind(kindOr(err, fault.Unavailable), err, "open the sandbox's folder %s", dir)
 	}
-	return &Sandbox{dir: dir, groups: findHierarchies(), highest: Full, landlock: landlockVersion()}, nil
+	return &Sandbox{dir: dir, private: private, groups: findHierarchies(), highest: Full, landlock: landlockVersion()}, nil
 }
 
 // Probe returns the highest level that this machine permits, and why not a higher one. It tries

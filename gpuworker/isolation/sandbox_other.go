@@ -14,7 +14,7 @@ const onlyLinux = "sandboxes need Linux"
 type Sandbox struct{}
 
 // Open returns a sandbox that refuses.
-func Open(string) (*Sandbox, error) { return &Sandbox{}, nil }
+func Open(string, ...string) (*Sandbox, error) { return &Sandbox{}, nil }
 
 // Probe returns Refused.
 func (*Sandbox) Probe(context.Context) (Level, string) { return Refused, onlyLinux }

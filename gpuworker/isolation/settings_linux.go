@@ -33,6 +33,7 @@ type initSettings struct {
 	Level    Level
 	Root     string   // an empty folder, where the sandbox's root is mounted
 	Folders  []Folder // shown read-only
+	Covers   []string // paths in the root that are hidden
 	Ports    []int    // to listen on
 	Sockets  []string // by port: the path of a Unix socket in place of it, or ""
 	Disk     int64    // bytes of the scratch file system

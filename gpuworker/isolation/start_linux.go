@@ -114,7 +114,8 @@ func (e *execution) listenOutside() error {
 // settings returns what init has to know.
 func (e *execution) settings() initSettings {
 	s := initSettings{Level: e.level, Root: filepath.Join(e.slot.dir, rootName), Folders: e.command.Folders,
-		Disk: e.command.Limits.Disk, Files: e.command.Limits.Files, Watch: e.group.version == 0, Interval: interval}
+		Covers: e.covers,
+		Disk:   e.command.Limits.Disk, Files: e.command.Limits.Files, Watch: e.group.version == 0, Interval: interval}
 	for _, f := range e.command.Forwards {
 		s.Ports, s.Sockets = append(s.Ports, f.Port), append(s.Sockets, f.Path)
 	}

@@ -34,7 +34,7 @@ func (o Options) newAgents(ctx context.Context) agents {
 		return agents{}
 	}
 	a := agents{bodies: onlinewire.NewBodies(), level: isolation.Refused.String()}
-	if a.sandbox, a.broken = openSandbox(); a.broken != nil {
+	if a.sandbox, a.broken = o.openSandbox(); a.broken != nil {
 		a.sandbox, a.broken = nil, fault.Wrap(a.broken, "this machine cannot run agents")
 		o.Ports.Log.WarnContext(ctx, "no agents can run", observe.KeyError, a.broken)
 		return a
@@ -50,8 +50,9 @@ func (o Options) newAgents(ctx context.Context) agents {
 }
 
 // openSandbox opens the sandboxes of the machine, which all workers of this user share.
-func openSandbox() (*isolation.Sandbox, error) {
-	return isolation.Open(filepath.Join(os.TempDir(), fmt.Sprintf("rollout-sandboxes-%d", os.Geteuid())))
+func (o Options) openSandbox() (*isolation.Sandbox, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("rollout-sandboxes-%d", os.Geteuid()))
+	return isolation.Open(dir, o.Private...)
 }
 
 // leastMemory is what agents may have on a machine that does not tell its memory.

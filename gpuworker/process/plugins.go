@@ -9,5 +9,5 @@ import (
 // openPlugins loads the plugins of the deployment, whose paths are those of this machine.
 func (o Options) openPlugins(ctx context.Context) (*plugin.Host, error) {
 	return plugin.Open(ctx, o.Deployment.Plugins, plugin.Options{Builtins: o.Plugins, Log: o.Ports.Log,
-		Watch: o.Ports.Watch, Sandbox: openSandbox, HotReload: o.HotReload})
+		Watch: o.Ports.Watch, Sandbox: o.openSandbox, HotReload: o.HotReload})
 }

@@ -53,6 +53,9 @@ type Options struct {
 	// deployment when their files change.
 	Plugins   plugin.Registry
 	HotReload bool
+	// Private are the paths of files and folders that no agent may see, wherever they stand:
+	// of the installation, its config and its keys.
+	Private []string
 	// Sockets is a folder for the socket at which the process takes online requests; ""
 	// takes none.
 	Sockets string

@@ -132,7 +132,7 @@ func (e *Env) preflight(ctx context.Context, in *installation.Installation, d co
 		value := e.Getenv(name)
 		return value, value != ""
 	})
-	o := process.Options{Ports: ports, Deployment: d, Pool: m.Pool, Secrets: secrets}
+	o := process.Options{Ports: ports, Deployment: d, Pool: m.Pool, Secrets: secrets, Private: []string{in.Dir}}
 	p.Smoked, err = process.Smoke(ctx, o, m, lines) // 3: a trial of each variant
 	return p, err
 }

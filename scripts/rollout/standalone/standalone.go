@@ -205,6 +205,7 @@ func (r *Runtime) worker(ctx context.Context, pool string) error {
 		Sockets:    r.sockets(),
 		Plugins:    r.o.Plugins,
 		HotReload:  r.o.HotReload,
+		Private:    []string{r.o.Local.Dir},
 	})
 	return err
 }
