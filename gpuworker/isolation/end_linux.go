@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rollout/shared/fault"
 )
 
@@ -52,6 +54,9 @@ func (e *execution) judge(ctx context.Context, last message, err error) (Outcome
 		e.outcome.CPU, e.outcome.PeakMemory = use.cpu, use.peak
 	}
 	defer e.closeScratch()
+	if err == nil && e.noRoom { // whatever the command did then
+		err = fault.WithKind(fault.Exhausted, unix.ENOSPC, "the machine's disk was full")
+	}
 	if removeErr := e.group.remove(); removeErr != nil {
 		return e.outcome, errors.Join(err, removeErr)
 	}

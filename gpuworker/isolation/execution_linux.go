@@ -41,6 +41,7 @@ type execution struct {
 	listeners   []net.Listener
 	started     time.Time
 	sampled     usage // where no cgroup tells it
+	noRoom      bool  // the machine's disk was full while the command wrote to it, at the level Trusted
 	messages    chan message
 	stop        context.CancelFunc
 	background  sync.WaitGroup

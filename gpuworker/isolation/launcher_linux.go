@@ -63,7 +63,8 @@ func launch(gate launcherGate, s launcherSettings) error {
 			return err
 		}
 	}
-	return fmt.Errorf("execute %s: %w", program, execute(program, s.Args, env))
+	err = untilReleased(func() error { return syscall.Exec(program, s.Args, env) })
+	return fmt.Errorf("execute %s: %w", program, err)
 }
 
 // How often, and with which pause, a program is executed that is open for writing. A process that
@@ -73,10 +74,10 @@ const (
 	busyPause = 10 * time.Millisecond
 )
 
-// execute replaces this process by the program. It returns only on an error.
-func execute(program string, args, env []string) error {
+// untilReleased repeats the execution of a program as long as the program is open for writing.
+func untilReleased(execute func() error) error {
 	for try := 1; ; try++ {
-		err := syscall.Exec(program, args, env)
+		err := execute()
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			return err
 		}

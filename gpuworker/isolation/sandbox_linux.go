@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rollout/shared/fault"
 )
 
@@ -123,6 +125,33 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Outcome, error) {
 		return Outcome{}, fault.New(fault.Denied, "this machine isolates trusted commands only: %s", reason)
 	}
 	return s.run(ctx, c, level, false)
+}
+
+// Room returns an Exhausted error if the disk of the sandbox's folder is full: no command could
+// leave its files there.
+func (s *Sandbox) Room() error {
+	full, err := diskFull(s.dir)
+	switch {
+	case err != nil:
+		return fault.WithKind(fault.Unavailable, err, "look at the disk of %s", s.dir)
+	case full:
+		return &fault.Error{Kind: fault.Exhausted, Err: fmt.Errorf("the disk of %s: %w", s.dir, unix.ENOSPC),
+			Remedy: "free some space on that disk, or name another one in TMPDIR"}
+	}
+	return nil
+}
+
+// leastRoom is how many bytes a disk has that is not full: a program's output and the worker's own
+// records have room.
+const leastRoom = 1 << 20
+
+// diskFull reports whether the disk of a folder has no room for more files.
+func diskFull(dir string) (bool, error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return false, err
+	}
+	return stat.Bavail*uint64(stat.Bsize) < leastRoom || stat.Files > 0 && stat.Ffree == 0, nil
 }
 
 // Scratch makes a folder of this machine for this user alone, such as for what goes into a

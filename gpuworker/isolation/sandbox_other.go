@@ -24,6 +24,9 @@ func (*Sandbox) Run(context.Context, Command) (Outcome, error) {
 	return Outcome{}, fault.New(fault.Denied, "this machine cannot isolate commands: %s", onlyLinux)
 }
 
+// Room refuses.
+func (*Sandbox) Room() error { return fault.New(fault.Denied, "%s", onlyLinux) }
+
 // Scratch refuses.
 func (*Sandbox) Scratch() (dir string, release func() error, err error) {
 	return "", nil, fault.New(fault.Denied, "this machine cannot isolate commands: %s", onlyLinux)

@@ -227,6 +227,9 @@ func (e *execution) fillWork() error {
 		}
 		_, err = c.copy(dst, src)
 		src.Close()
+		if err != nil && e.level != Full && errors.Is(err, syscall.ENOSPC) {
+			return fault.Wrap(err, "fill the work folder on the machine's disk") // it is no limit of the command's
+		}
 		if err != nil {
 			return setupError{fault.Wrap(err, "fill the work folder")}
 		}

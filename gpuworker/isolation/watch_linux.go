@@ -115,6 +115,9 @@ func (e *execution) usage() usage {
 		return u
 	}
 	u.diskFull = e.scratchExceeds()
+	if full, err := diskFull(e.scratchPath()); err == nil && full {
+		e.noRoom = true
+	}
 	return u
 }
 

@@ -48,6 +48,8 @@ type Executor struct {
 	Config
 	room   *semaphore.Weighted // AtOnce
 	memory *semaphore.Weighted // Memory, in MiB
+	// noRoom says that a trial has met a full disk.
+	noRoom atomic.Bool
 }
 
 // New returns an executor.
@@ -56,8 +58,17 @@ func New(c Config) *Executor {
 		memory: semaphore.NewWeighted(max(1, c.Memory>>20))}
 }
 
-// Ready implements worker.Executor.
-func (x *Executor) Ready(ctx context.Context) error { return x.Next.Ready(ctx) }
+// Ready implements worker.Executor. Once a trial has met a full disk, no more work is taken until
+// there is room.
+func (x *Executor) Ready(ctx context.Context) error {
+	if x.noRoom.Load() {
+		if err := x.Runner.Sandbox.Room(); err != nil {
+			return err
+		}
+		x.noRoom.Store(false)
+	}
+	return x.Next.Ready(ctx)
+}
 
 // Run implements worker.Executor.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
@@ -76,6 +87,9 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		return err
 	}
 	agent, err := x.Artifacts.AgentOf(ctx, s.Manifest, v)
+	if isFull(err) {
+		x.noRoom.Store(true)
+	}
 	if err != nil {
 		return refuse(ctx, s, unusable(v, err))
 	}
@@ -284,6 +298,10 @@ func (e *execution) run(ctx context.Context, i int) error {
 			return &worker.RefusedError{Outcome: "agent_not_started", Err: &fault.Error{Kind: fault.Invalid,
 				Err:    fault.New(fault.Invalid, "the agent %s does not start: %s", e.variant.Name, result.Reason),
 				Remedy: "mend its command, artifact or limits, and submit the tasks again"}}
+		case result.Class == fault.Storage: // the disk stays full for a while: others repeat the trial
+			e.noRoom.Store(true)
+			e.shard.AddWastedTokens(wasted+tokensOf(result), result.Model.Estimated > 0)
+			return fault.New(fault.Unavailable, "the trial %s: %s", task.Trial, result.Reason)
 		case result.End != Infrastructure || try == maxTries:
 			return e.put(ctx, i, result, try, wasted)
 		}

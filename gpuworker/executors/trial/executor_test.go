@@ -90,13 +90,16 @@ func line(variant string) string {
 // begin sends the trial to a new worker.
 func (f *fixture) begin() {
 	f.t.Helper()
+	f.beginWith(trial.New(f.config))
+}
+
+// beginWith is begin with an executor.
+func (f *fixture) beginWith(x *trial.Executor) {
+	f.t.Helper()
 	f.worker = worker.New(f.Ports, worker.Config{ID: "w1", Pool: "default", InFlight: 8,
 		Timings: host.Timings(config.DefaultDeployment().Health), CheckpointInterval: time.Minute,
-		Drain: 100 * time.Millisecond, Grace: time.Second}, input.NewIndex(f.Blobs, f.Docs), trial.New(f.config))
-	work := events.Work{Run: string(inputtest.RunID), Pool: "default"}
-	if err := f.Send(f.t.Context(), host.WorkQueue("default"), work); err != nil {
-		f.t.Fatal(err)
-	}
+		Drain: 100 * time.Millisecond, Grace: time.Second}, input.NewIndex(f.Blobs, f.Docs), x)
+	f.send()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = f.worker.Run(ctx) }()
@@ -123,6 +126,21 @@ func (f *fixture) until(ok func(shard.Doc) bool) shard.Doc {
 func (f *fixture) row() string {
 	f.t.Helper()
 	f.begin()
+	return f.end()
+}
+
+// send sends the trial, as coordinate does again after a worker has given it back.
+func (f *fixture) send() {
+	f.t.Helper()
+	work := events.Work{Run: string(inputtest.RunID), Pool: "default"}
+	if err := f.Send(f.t.Context(), host.WorkQueue("default"), work); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// end waits for the trial's row.
+func (f *fixture) end() string {
+	f.t.Helper()
 	d := f.until(func(d shard.Doc) bool { return d.State == shard.Done })
 	return hosttest.Object(f.t, f.Ports, d.Result.Key)
 }

@@ -118,7 +118,7 @@ func (r Runner) run(ctx context.Context, dir string, a Agent, t Task) (Result, e
 		return Result{Model: proxy.Use()}, fault.Wrap(ctx.Err(), "run a trial")
 	case fault.Is(err, fault.Denied):
 		return Result{}, err
-	case err != nil && !limited:
+	case err != nil && (!limited || isFull(err)): // a result that the disk has no room for is lost
 		result := infrastructure(err)
 		result.Process, result.Model = o, proxy.Use()
 		return result, nil
@@ -152,11 +152,14 @@ func command(dir string, a Agent, t Task, proxy *agentproxy.Proxy, key string) (
 	return c, err
 }
 
+// isFull reports whether a disk has no room.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // infrastructure is the result of a trial that could not run. A disk that is full has a class of
 // its own.
 func infrastructure(err error) Result {
 	class := fault.Sandbox
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if isFull(err) {
 		class = fault.Storage
 	}
 	return Result{End: Infrastructure, Reason: err.Error(), Class: class}

@@ -103,6 +103,18 @@ var agents = map[string]func() error{
 			_, _ = ask()
 		}
 	},
+	// big leaves a result of half a MiB.
+	"big": func() error {
+		return leave("result.json", map[string]any{"answer": "4", "thoughts": strings.Repeat("x", 512<<10)})
+	},
+	// big chat leaves it, and then asks for ever.
+	"big chat": func() error {
+		err := leave("result.json", map[string]any{"answer": "4", "thoughts": strings.Repeat("x", 512<<10)})
+		for err == nil {
+			_, _ = ask()
+		}
+		return err
+	},
 	// search asks for a tool that the server runs, and then as solve does.
 	"search": func() error {
 		if _, err := post(map[string]any{"tools": []any{map[string]any{"type": "web_search"}}}); err == nil {
