@@ -14,6 +14,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/record"
+	"rollout/shared/snapshot"
 	"rollout/shared/text"
 )
 
@@ -25,8 +26,8 @@ import (
 //	index of ended runs ─▶ old ones that nothing needs ─▶ noted as expiring ─▶ no child came? ─▶ noted as checked
 //	                                    │ needed                                  │ needed
 //	                                    └─▶ the next ones                         └─▶ kept
-//	checked ─▶ found/<run> ─▶ manifest ─▶ a while later: work files, shards, plan, control, state, names, entry
-//	                                                                          ─▶ counted as expired
+//	checked ─▶ found/<run> ─▶ agents' artifacts that no other run needs ─▶ manifest
+//	                       ─▶ a while later: work files, shards, plan, control, state, names, entry ─▶ counted as expired
 //
 // From the deletion of the manifest on, every reader finds that the run has expired. found/<run>
 // is written before, so that the input of the run is never taken for a new one. The entry of the
@@ -314,6 +315,9 @@ func (e *Expirer) hide(ctx context.Context, of record.Expiring, now time.Time) (
 		err = e.noteExpired(ctx, s, docs[1], now)
 	}
 	if err == nil {
+		err = e.releaseArtifacts(ctx, docs[1])
+	}
+	if err == nil {
 		err = e.delete(ctx, docs[1:])
 	}
 	if err != nil {
@@ -322,6 +326,24 @@ func (e *Expirer) hide(ctx context.Context, of record.Expiring, now time.Time) (
 	e.Log.InfoContext(ctx, "the documents of an ended run have expired", observe.KeyRun, s.Run, "name", s.Name)
 	of.Gone = now
 	return outcome{Expiring: of}, nil
+}
+
+// releaseArtifacts deletes the artifacts of the run's agents that no other run needs. The manifest is
+// absent if an earlier call has done so.
+func (e *Expirer) releaseArtifacts(ctx context.Context, manifest document.Doc) error {
+	m, err := host.DecodeManifest(manifest)
+	if err != nil || m.Run == "" {
+		return err
+	}
+	contents := snapshot.Store{Blobs: e.Blobs, Docs: e.Docs, Clock: e.Clock}
+	for _, a := range m.Artifacts {
+		if id, ok := identity.ParseContentID(a.Content); ok {
+			if err := contents.ReleaseOfRun(ctx, id, m.Run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // noteExpired writes found/<run>. The manifest is absent if an earlier call has done so.

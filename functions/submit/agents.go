@@ -6,8 +6,10 @@ import (
 
 	"rollout/shared/artifact"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
+	"rollout/shared/snapshot"
 )
 
 // CheckAgents refuses variants that are agents where the deployment does not permit them: whoever
@@ -35,19 +37,28 @@ func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) er
 }
 
 // freezeAgents checks the agents among the run's variants, and freezes their artifacts. What a
-// child has of its parent stays as it was.
+// child has of its parent stays as it was. The objects are kept until the run expires.
 func (s *Submitter) freezeAgents(ctx context.Context, m *record.Manifest) error {
 	variants := m.Config.Variants
 	if err := CheckAgents(s.opts.Deployment.ForPool(m.Pool), variants, s.opts.At.RemoteBucket); err != nil {
 		return err
 	}
 	m.Artifacts = slices.Clone(m.Artifacts)
+	contents := snapshot.Store{Blobs: s.Blobs, Docs: s.Docs, Clock: s.Clock}
+	keep := func(ctx context.Context, id identity.ContentID) error { return contents.KeepForRun(ctx, id, m.Run) }
+	for _, a := range m.Artifacts {
+		if id, ok := identity.ParseContentID(a.Content); ok {
+			if err := keep(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
 	for _, v := range variants {
 		frozen := func(a record.Artifact) bool { return a.Variant == v.Name }
 		if v.Artifact == "" || slices.ContainsFunc(m.Artifacts, frozen) {
 			continue
 		}
-		p, err := artifact.Pin(ctx, s.Blobs, v.Artifact)
+		p, err := artifact.Pin(ctx, s.Blobs, v.Artifact, keep)
 		if fault.Is(err, fault.NotFound) { // which is not the input's
 			err = fault.WithKind(fault.Invalid, err, "artifact of the variant %s", v.Name)
 		}

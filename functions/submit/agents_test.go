@@ -8,6 +8,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
@@ -52,8 +53,21 @@ func TestAgentsAreSubmittedOnlyWherePermitted(t *testing.T) {
 			if !strings.Contains(hosttest.Object(t, d.Ports, identity.ContentKey(id)), "echo 1") {
 				t.Error("the artifact has lost its file")
 			}
+			if !d.keeps(m.Artifacts[0], m.Run) {
+				t.Error("the artifact may be deleted before the run expires")
+			}
 		})
 	}
+}
+
+// keeps reports whether the artifact's object is kept for the run.
+func (d *fixture) keeps(a record.Artifact, r identity.RunID) bool {
+	d.t.Helper()
+	doc, err := d.Docs.Get(d.t.Context(), "content/"+a.Content)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		d.t.Fatal(err)
+	}
+	return strings.Contains(string(doc.Value), `"run/`+string(r)+`"`)
 }
 
 // A child keeps the artifacts of its parent, whatever is in their place now, and freezes those of
@@ -63,7 +77,7 @@ func TestChildrenFreezeTheAgentsThatTheyAdd(t *testing.T) {
 	for _, permitted := range []bool{true, false} {
 		d := newFixture(t)
 		d.deploy.Trials.Processes = permitted
-		kept := record.Artifact{Variant: "old", Key: "agents/old/", Content: "frozen"}
+		kept := record.Artifact{Variant: "old", Key: "agents/old/", Content: strings.Repeat("ab", 32)}
 		d.ended(func(m *record.Manifest, _ *run.State) {
 			m.Kind, m.Config.Kind = config.KindTrials, config.KindTrials
 			m.Config.Shard = config.DefaultShard()
@@ -81,7 +95,12 @@ func TestChildrenFreezeTheAgentsThatTheyAdd(t *testing.T) {
 		}
 		if m.Refused != "" || len(m.Artifacts) != 2 || m.Artifacts[0] != kept || m.Artifacts[1].Files != 1 ||
 			m.Artifacts[1].Variant != "new" {
-			t.Errorf("%q, %+v", m.Refused, m.Artifacts)
+			t.Fatalf("%q, %+v", m.Refused, m.Artifacts)
+		}
+		for _, a := range m.Artifacts {
+			if !d.keeps(a, childID) {
+				t.Errorf("the artifact of %s may be deleted before the child expires", a.Variant)
+			}
 		}
 	}
 }

@@ -87,11 +87,11 @@ func TestPinnedArtifactIsUnpackedAsItWas(t *testing.T) {
 		"agents/mine/":    "[755 agent.py=print(1) 755 lib/x.py=x = 1]",
 		"agents/mine.tar": "[644 lib/x=./lib/x 755 run=run]",
 	} {
-		p, err := artifact.Pin(t.Context(), blobs, key)
+		p, err := artifact.Pin(t.Context(), blobs, key, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := artifact.Pin(t.Context(), blobs, key)
+		again, err := artifact.Pin(t.Context(), blobs, key, nil)
 		if err != nil || again != p || p.Files != 2 {
 			t.Errorf("%s: pinned as %+v, then as %+v, %v", key, p, again, err)
 		}
@@ -135,7 +135,7 @@ func TestHostileArtifactsAreRefused(t *testing.T) {
 		blobs := memory.NewBucket(clock.System{})
 		text := archive(t, test.entries...)
 		put(t, blobs, "agents/a.tar", text)
-		p, err := artifact.Pin(t.Context(), blobs, "agents/a.tar")
+		p, err := artifact.Pin(t.Context(), blobs, "agents/a.tar", nil)
 		if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: pinned as %+v, %v", name, p, err)
 		}
@@ -174,11 +174,11 @@ func TestArtifactHasNoFilesOfOthers(t *testing.T) {
 	blobs := memory.NewBucket(clock.System{})
 	put(t, blobs, "prompts/tasks.jsonl", "targets")
 	for _, key := range []string{"prompts/", "runs/x/", "work/", "cas/x.tar"} {
-		if _, err := artifact.Pin(t.Context(), blobs, key); !fault.Is(err, fault.Invalid) {
+		if _, err := artifact.Pin(t.Context(), blobs, key, nil); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if _, err := artifact.Pin(t.Context(), blobs, "agents/none/"); !fault.Is(err, fault.NotFound) {
+	if _, err := artifact.Pin(t.Context(), blobs, "agents/none/", nil); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a folder without files: %v", err)
 	}
 }

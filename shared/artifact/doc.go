@@ -8,5 +8,8 @@
 // so again, because the bucket may hold an object that Pin has not made. Files of a folder may
 // be executed, since buckets know no modes; those of a .tar as it says.
 //
+// Runs share an object of the same content. Package snapshot counts who needs it, and reclaim
+// deletes it when the last run of it expires. One that a preflight has frozen alone stays.
+//
 // The package runs nothing, and keeps no state.
 package artifact

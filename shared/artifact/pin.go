@@ -37,8 +37,10 @@ type Pinned struct {
 var reserved = []string{"prompts", "runs", "work", "cas", "pending", "files"}
 
 // Pin freezes the artifact at the key, which ends in "/" for a folder. What cannot be an artifact
-// is Invalid, and a key without an object NotFound.
-func Pin(ctx context.Context, blobs blob.Store, key string) (p Pinned, err error) {
+// is Invalid, and a key without an object NotFound. The optional hook keep is called before the
+// object is made or found, and keeps it from being deleted.
+func Pin(ctx context.Context, blobs blob.Store, key string,
+	keep func(context.Context, identity.ContentID) error) (p Pinned, err error) {
 	first, _, _ := strings.Cut(key, "/")
 	for _, name := range reserved {
 		if first == name {
@@ -70,6 +72,11 @@ func Pin(ctx context.Context, blobs blob.Store, key string) (p Pinned, err error
 	out.pinned.Content = hash.Sum()
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return p, fault.WithKind(fault.Unavailable, err, "read a temporary file")
+	}
+	if keep != nil {
+		if err := keep(ctx, out.pinned.Content); err != nil {
+			return p, err
+		}
 	}
 	_, err = blobs.Put(ctx, identity.ContentKey(out.pinned.Content), spool, blob.PutOptions{CreateOnly: true})
 	if err != nil && !fault.Is(err, fault.Conflict) { // the same content is there already

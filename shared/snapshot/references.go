@@ -11,8 +11,9 @@ import (
 	"rollout/shared/record"
 )
 
-// content is the document content/<id>: the saves that need the object of that content.
-// Every process that saves or prunes snapshots writes it.
+// content is the document content/<id>: the saves that need the object of that content, and the
+// runs that need it as their agent's artifact. Every process that saves or prunes snapshots, or
+// submits or expires such runs, writes it.
 //
 // An object is deleted only if the document says so: when no save needs it, Deleting is
 // set by compare-and-swap to the version that may be deleted. A process that then saves
@@ -34,6 +35,25 @@ type reference struct {
 // maxNeeds bounds the references in the document, and so its size.
 const maxNeeds = 2000
 
+// KeepForRun keeps the object of a content, which need not exist yet, for a run, until ReleaseOfRun.
+// Call it before the object is looked for or made: a deletion that was decided before is then over.
+// Repeating it changes nothing.
+func (s Store) KeepForRun(ctx context.Context, content identity.ContentID, run identity.RunID) error {
+	err := s.addReference(ctx, content.String(), reference{Run: run, Save: saveOfRun(run), At: s.Clock.Now().UTC()})
+	return fault.Wrap(err, "keep the object %s for run %s", content, run)
+}
+
+// ReleaseOfRun deletes the object of a content if nothing but the run needed it. An object that was
+// never kept stays. Repeating it changes nothing.
+func (s Store) ReleaseOfRun(ctx context.Context, content identity.ContentID, run identity.RunID) error {
+	return fault.Wrap(s.removeReference(ctx, content.String(), saveOfRun(run)), "release the object %s of run %s",
+		content, run)
+}
+
+// saveOfRun stands for the save in the reference of a run that needs an object which is in no
+// snapshot of its.
+func saveOfRun(run identity.RunID) string { return "run/" + string(run) }
+
 // addReference adds a save to those that need the content. It first completes a
 // deletion that was decided before.
 func (s Store) addReference(ctx context.Context, id string, n reference) error {
@@ -47,8 +67,8 @@ func (s Store) addReference(ctx context.Context, id string, n reference) error {
 			return c, false, nil
 		}
 		if len(c.Needs) >= maxNeeds {
-			return c, false, &fault.Error{Kind: fault.Exhausted, Remedy: "prune some of them",
-				Err: fault.New(fault.Exhausted, "%d runs have a snapshot of this content", len(c.Needs))}
+			return c, false, &fault.Error{Kind: fault.Exhausted, Remedy: "prune snapshots, or wait until older runs expire",
+				Err: fault.New(fault.Exhausted, "%d snapshots and runs have this content", len(c.Needs))}
 		}
 		return content{Schema: record.Schema, Needs: append(slices.Clone(c.Needs), n)}, true, nil
 	})

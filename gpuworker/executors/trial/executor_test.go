@@ -67,7 +67,7 @@ func newFixture(t *testing.T, name string, m engine.Passer, limits config.AgentL
 	if _, err := f.Blobs.Put(t.Context(), "agents/a/agent", strings.NewReader(program), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pinned, err := artifact.Pin(t.Context(), f.Blobs, "agents/a/")
+	pinned, err := artifact.Pin(t.Context(), f.Blobs, "agents/a/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

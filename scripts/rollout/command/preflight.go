@@ -114,7 +114,7 @@ func (e *Env) preflight(ctx context.Context, in *installation.Installation, d co
 		if v.Artifact == "" {
 			continue
 		}
-		frozen, err := artifact.Pin(ctx, in.Ports.Blobs, v.Artifact)
+		frozen, err := artifact.Pin(ctx, in.Ports.Blobs, v.Artifact, nil)
 		if err != nil {
 			return p, fault.Wrap(err, "artifact of the variant %s", v.Name)
 		}
