@@ -21,6 +21,8 @@ const (
 	rollout   = "rollout"
 	gpuworker = "gpuworker"
 	fakellm   = "fakellm"
+	// withBuiltin is the command line with a plugin that is compiled in.
+	withBuiltin = "builtinplugin"
 )
 
 // The secrets reward-key and webhook-key of the programs.
@@ -78,7 +80,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		}
 	}()
 	args := []string{"build", "-o", binaries + "/",
-		"rollout/scripts/rollout", "rollout/gpuworker", "rollout/scripts/fakellm"}
+		"rollout/scripts/rollout", "rollout/gpuworker", "rollout/scripts/fakellm", "rollout/localstack/builtinplugin"}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the programs: %w\n%s", err, out)
 	}

@@ -104,3 +104,49 @@ func TestRunsAreScoredByTheirOwnPlugin(t *testing.T) {
 		t.Errorf("the run is %s", s.Phase)
 	}
 }
+
+// A plugin that is compiled into the program scores a batch with two worker processes, which are of
+// the same program. Another program refuses the plugin.
+func TestCompiledInPluginsScoreBatches(t *testing.T) {
+	t.Parallel()
+	b := newBatch(t, simplePrompts(20), serve(t).url, `
+[workers]
+count = 2
+[plugins.length]
+path = "length"
+[[grade]]
+name = "bytes"
+kind = "plugin"
+plugin = "length"
+`)
+	write(t, b.path("length/rollout-plugin.toml"), `
+name = "length"
+version = "1"
+kind = "grader"
+mode = "builtin"
+[entry.builtin]
+factory = "length"
+`)
+	p := launchIn(t, b.folder, withBuiltin, "infer", "batch", "--config", "batch.toml")
+	p.wantExit(0)
+	lines := strings.Split(strings.TrimSpace(read(t, b.path("out/completions.jsonl"))), "\n")
+	if len(lines) != 20 {
+		t.Fatalf("%d rows", len(lines))
+	}
+	for _, line := range lines {
+		var row struct{ Completion string }
+		r, err := grade.ReadRow([]byte(line))
+		if err == nil {
+			err = json.Unmarshal([]byte(line), &row)
+		}
+		if err != nil || r.Score == nil || *r.Score != float64(len(row.Completion)) {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if err := os.RemoveAll(b.path("out")); err != nil {
+		t.Fatal(err)
+	}
+	other := b.infer("--workers", "1")
+	other.wantExit(2)
+	other.wantStderr("this program has no builtin plugin \"length\"")
+}
