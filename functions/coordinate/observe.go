@@ -77,7 +77,7 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	}
 	w.PlanProblem, w.PlanProblemControl, w.Roles = p.Problem, p.Control, p.Roles
 	if p.Inherited != nil {
-		w.KeptCounts = p.Inherited.Kept
+		w.KeptCounts, w.KeptRoles = p.Inherited.Kept, p.Inherited.KeptRoles
 	}
 	switch p.ProblemKind {
 	case record.InputChanged:

@@ -202,7 +202,7 @@ func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Loc
 // id, by their item id.
 func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) bool {
 	name, id := dialect.Name(m.Dialect), []byte(text)
-	model, wantHex := m.DialectModel(), isItemID(text)
+	models, wantHex := modelsOf(m), isItemID(text)
 	return func(l jsonl.Line, at dialect.Place) bool {
 		if bytes.Contains(l.Bytes, id) || bytes.IndexByte(l.Bytes, '\\') >= 0 { // the id may be escaped
 			if got, ok := dialect.ScanID(name, l.Bytes); ok && bytes.Equal(got, id) {
@@ -213,8 +213,21 @@ func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) b
 			return false
 		}
 		it, err := dialect.Parse(name, l.Bytes)
-		return err == nil && it.ItemID(model, at.Item).String() == strings.ToLower(text)
+		return err == nil && slices.ContainsFunc(models, func(model dialect.Model) bool {
+			return it.ItemID(model, at.Item).String() == strings.ToLower(text)
+		})
 	}
+}
+
+// modelsOf returns the models that answer the users' items.
+func modelsOf(m record.Manifest) []dialect.Model {
+	models := []dialect.Model{m.DialectModel()}
+	for _, role := range m.OutputRoles() {
+		if of, err := m.InRole(uint32(role)); err == nil {
+			models = append(models, of.DialectModel())
+		}
+	}
+	return models
 }
 
 // checkEvery is how many lines are read between checks of the context.

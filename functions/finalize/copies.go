@@ -85,7 +85,7 @@ func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, orig
 		_, err = w.outputs.Write(b)
 		return err
 	}
-	w.totals.counts.OK--
+	w.totals.addCounts(shard.Counts{OK: -1})
 	w.totals.count(a.class)
 	message := w.message()
 	switch {

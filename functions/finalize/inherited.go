@@ -43,7 +43,7 @@ func (w *writer) inheritedRows(ctx context.Context, n int, in shardtable.Inherit
 	if _, err := io.CopyBuffer(onlyWriter{w.outputs}, io.LimitReader(outputs, int64(in.Outputs)), w.buf); err != nil {
 		return err
 	}
-	w.totals.counts.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK), KeptFailed: int(in.Failed)})
+	w.totals.addCounts(shard.Counts{OK: int(in.OK), Kept: int(in.OK), KeptFailed: int(in.Failed)})
 	return w.eachError(errs, in, func(row []byte, f dialect.Failure) error {
 		w.totals.count(f.Class)
 		_, err := w.errs.Write(row)

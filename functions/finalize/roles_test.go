@@ -2,6 +2,7 @@ package finalize_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,4 +105,55 @@ func TestSummaryCountsTheTokensOfEveryRole(t *testing.T) {
 
 func (d fixture) shardDoc(n int) shard.Doc {
 	return hosttest.Load[shard.Doc](d.t, d.Ports, identity.ShardKey(id, n))
+}
+
+// The rows of a further model are in the files as those of the first, in the order of the items, and
+// count for both the run and the model.
+func TestFilesHaveTheRowsOfEveryModel(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]finalize.Options{
+		"one stream": {},
+		"segments":   {Segments: &finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1}},
+	} {
+		d := newJudged(t)
+		m := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(id))
+		m.Roles[0].Output = true
+		hosttest.Save(t, d.Ports, record.ManifestKey(id), m)
+		doc := d.shardDoc(3)
+		doc.Counts.PromptTokens = 5
+		d.doc(doc)
+		f := finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs), o)
+		for range 2 {
+			if err := f.Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
+				t.Fatal(err)
+			}
+			for n := range 5 {
+				if err := f.WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: n, To: n + 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := d.file(record.CompletionsFile); got != "a0\na1\na3\nj4\nj5\nj6\n" {
+			t.Errorf("%s: the answers are %q", name, got)
+		}
+		if got := d.file(record.ErrorsFile); strings.Count(got, "\n") != 4 || !strings.HasPrefix(got, "e2\nj7\n{") {
+			t.Errorf("%s: the errors are %q", name, got)
+		}
+		var sum record.Summary
+		if err := json.Unmarshal([]byte(d.file(record.SummaryFile)), &sum); err != nil {
+			t.Fatal(err)
+		}
+		want := []record.RoleCounts{
+			{Name: "answer", Pool: "default", Model: "mock", Shards: 2, Items: 4, Completed: 3, Failed: 1,
+				FailedByClass: map[string]int{"refused": 1}},
+			{Name: "judge", Pool: "judges", Model: "wise", Output: true, Shards: 3, Items: 6, Completed: 3, Failed: 3,
+				FailedByClass: map[string]int{"timeout": 1, "canceled": 2}, PromptTokens: 5},
+		}
+		if diff := cmp.Diff(want, sum.Roles); diff != "" {
+			t.Errorf("%s: roles (-want +got):\n%s", name, diff)
+		}
+		if sum.Items != 10 || sum.Completed != 6 || sum.Failed != 4 || sum.PromptTokens != 5 {
+			t.Errorf("%s: %+v", name, sum)
+		}
+	}
 }

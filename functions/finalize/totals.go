@@ -13,7 +13,8 @@ import (
 type totals struct {
 	counts   shard.Counts
 	copies   int            // included in counts
-	roles    []shard.Counts // of the roles from 1 on; counts has their tokens too
+	roles    []shard.Counts // of the roles from 1 on; counts has their tokens too, and all of those with output
+	role     uint32         // of the shard that is written, whose role has output; 0: no further role
 	workers  []string
 	snapshot *shard.Snapshot // the last one of a training
 	scores   *grade.Totals   // nil in a run without graders
@@ -23,20 +24,33 @@ type totals struct {
 const maxWorkers = 1000
 
 func (t *totals) add(d shard.Doc) {
-	t.counts.Add(d.Counts)
+	t.addCounts(d.Counts)
 	if d.Snapshot != nil {
 		t.snapshot = d.Snapshot
 	}
 	t.worker(d.Worker)
 }
 
-// addRole adds a shard of a role from 1 on. Its rows are in no output file: its
-// tokens alone count among those of the run.
-func (t *totals) addRole(role uint32, d shard.Doc) {
+// addCounts adds counts of the shard that is written.
+func (t *totals) addCounts(c shard.Counts) {
+	t.counts.Add(c)
+	if t.role > 0 {
+		t.ofRole(t.role).Add(c)
+	}
+}
+
+// ofRole returns the counts of a role from 1 on.
+func (t *totals) ofRole(role uint32) *shard.Counts {
 	for len(t.roles) < int(role) {
 		t.roles = append(t.roles, shard.Counts{})
 	}
-	t.roles[role-1].Add(d.Counts)
+	return &t.roles[role-1]
+}
+
+// addUnseen adds a shard of a role without output: its tokens alone count among those of
+// the run.
+func (t *totals) addUnseen(role uint32, d shard.Doc) {
+	t.ofRole(role).Add(d.Counts)
 	d.Counts = d.Counts.TokensOnly()
 	t.add(d)
 }
@@ -50,14 +64,15 @@ func (t *totals) worker(id string) {
 // count counts an item by its class; "" is an answered item.
 func (t *totals) count(class fault.Class) {
 	if class == "" {
-		t.counts.OK++
+		t.addCounts(shard.Counts{OK: 1})
 		return
 	}
-	t.counts.Add(shard.Counts{Failed: 1, ByClass: map[string]int{string(class): 1}})
+	t.addCounts(shard.Counts{Failed: 1, ByClass: map[string]int{string(class): 1}})
 }
 
 // join adds the totals of a segment.
 func (t *totals) join(s record.OutputSegment) {
+	t.role = 0
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
 	for i, c := range s.Roles {

@@ -211,6 +211,13 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 
 // shardRows writes the rows of one shard.
 func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
+	role, err := w.index.RoleOf(ctx, w.manifest, n)
+	if err == nil {
+		err = w.begin(role)
+	}
+	if err != nil {
+		return err
+	}
 	if w.manifest.Parent != nil {
 		in, err := w.index.Inherited(ctx, w.manifest.Run, n)
 		if err != nil {
@@ -219,10 +226,6 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 		if !in.Touched {
 			return w.inheritedRows(ctx, n, in)
 		}
-	}
-	role, err := w.index.RoleOf(ctx, w.manifest, n)
-	if err != nil {
-		return err
 	}
 	if !w.manifest.HasOutput(role) {
 		return w.counted(ctx, n, d, role)
@@ -267,6 +270,18 @@ func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
 	return w.copy(ctx, *d.Result, d.OutputLen)
 }
 
+// begin sets which role the shard has whose rows are written next: it decides which model its items
+// have, and whose counts they are.
+func (w *writer) begin(role uint32) error {
+	w.totals.role = 0
+	if len(w.manifest.Roles) == 0 || !w.manifest.HasOutput(role) {
+		return nil
+	}
+	m, err := w.manifest.InRole(role)
+	w.totals.role, w.model = role, m.DialectModel()
+	return err
+}
+
 // counted counts a shard whose role has no output. Its rows stay in its result.
 func (w *writer) counted(ctx context.Context, n int, d shard.Doc, role uint32) error {
 	switch {
@@ -285,7 +300,7 @@ func (w *writer) counted(ctx context.Context, n int, d shard.Doc, role uint32) e
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
 	}
-	w.totals.addRole(role, d)
+	w.totals.addUnseen(role, d)
 	return nil
 }
 

@@ -20,7 +20,14 @@ import (
 // task three times.
 func newAmended(t *testing.T) (*fixture, record.Manifest) {
 	t.Helper()
+	return newAmendedOf(t, func(*fixture) {})
+}
+
+// newAmendedOf is newAmended of trials that edit has changed.
+func newAmendedOf(t *testing.T, edit func(*fixture)) (*fixture, record.Manifest) {
+	t.Helper()
 	d := newTrials(t, `{"id":1,"prompt":"p","of":"s"}`+"\n"+`{"id":2,"prompt":"q"}`+"\n")
+	edit(d)
 	d.submitted()
 	const row = "{\"completion\":\"a\"}\n"
 	var entries []byte

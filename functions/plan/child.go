@@ -13,6 +13,7 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
@@ -92,7 +93,7 @@ func (p *Planner) inherit(ctx context.Context, m record.Manifest) (doc record.Pl
 	if !s.Phase.Ended() {
 		return doc, fault.New(fault.Invalid, "run %s has not ended", parent)
 	}
-	t := inheritance{planner: p, manifest: m, shards: doc.Shards}
+	t := inheritance{planner: p, manifest: m, shards: doc.Shards, index: input.NewIndex(p.Blobs, p.Docs)}
 	table := func(w io.Writer) error { return t.write(ctx, w) }
 	if err := p.streamWhole(ctx, record.InheritedKey(m.Run), table); err != nil {
 		return doc, err
@@ -101,7 +102,7 @@ func (p *Planner) inherit(ctx context.Context, m record.Manifest) (doc record.Pl
 	if doc.Inherited != nil {
 		in = *doc.Inherited
 	}
-	in.Kept, in.Shards = t.kept, 0
+	in.Kept, in.KeptRoles, in.Shards = t.kept, t.keptRoles, 0
 	doc.Inherited = &in
 	return doc, nil
 }
@@ -111,10 +112,12 @@ type inheritance struct {
 	planner  *Planner
 	manifest record.Manifest
 	shards   int
+	index    *input.Index
 
-	kept    shard.Counts // of the shards that are not touched
-	errors  *bufio.Reader
-	outputs *bufio.Reader // nil if no answer is selected by its row
+	kept      shard.Counts   // of the shards that are not touched
+	keptRoles []run.KeptRole // by role, in a run of several roles
+	errors    *bufio.Reader
+	outputs   *bufio.Reader // nil if no answer is selected by its row
 }
 
 // write writes the child's table.
@@ -130,7 +133,7 @@ func (t *inheritance) write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer closeErrors()
-	t.errors, t.kept = errs, shard.Counts{}
+	t.errors, t.kept, t.keptRoles = errs, shard.Counts{}, nil
 	if t.manifest.Parent.Selection.ReadsAnswers() {
 		outputs, closeOutputs, err := t.open(ctx, record.OutputKey(parent, record.CompletionsFile))
 		if err != nil {
@@ -142,12 +145,16 @@ func (t *inheritance) write(ctx context.Context, w io.Writer) error {
 	out := bufio.NewWriter(w)
 	var in shardtable.Inherited
 	buf, row := make([]byte, shardtable.FileEntrySize), make([]byte, 0, shardtable.InheritedSize)
-	for range t.shards {
+	for n := range t.shards {
 		if _, err := io.ReadFull(entries, buf); err != nil {
 			return t.damaged(err)
 		}
 		in.FileEntry = shardtable.ParseFileEntry(buf)
-		if in.Touched, err = t.touched(in); err != nil {
+		var kept shard.Counts
+		if in.Touched, kept, err = t.touched(in); err == nil && !in.Touched {
+			err = t.keep(ctx, n, kept)
+		}
+		if err != nil {
 			return err
 		}
 		if _, err := out.Write(in.Append(row)); err != nil {
@@ -160,6 +167,24 @@ func (t *inheritance) write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	return out.Flush()
+}
+
+// keep counts a shard of which the child asks nothing again.
+func (t *inheritance) keep(ctx context.Context, n int, c shard.Counts) error {
+	t.kept.Add(c)
+	if len(t.manifest.Roles) == 0 {
+		return nil
+	}
+	parent := t.manifest
+	parent.Run = t.manifest.Parent.Run // whose plan is there
+	role, err := t.index.RoleOf(ctx, parent, n)
+	if err != nil {
+		return err
+	}
+	t.keptRoles = append(t.keptRoles, make([]run.KeptRole, max(0, int(role)+1-len(t.keptRoles)))...)
+	t.keptRoles[role].Shards++
+	t.keptRoles[role].Counts.Add(c)
+	return nil
 }
 
 // open opens an object of the parent.
@@ -195,12 +220,11 @@ func (t *inheritance) answers(in shardtable.Inherited) (selected bool, err error
 }
 
 // touched reports whether the child asks items of the shard again. It reads the
-// shard's error rows, and counts them if it asks none.
-func (t *inheritance) touched(in shardtable.Inherited) (bool, error) {
+// shard's error rows. kept are the counts of a shard of which it asks none.
+func (t *inheritance) touched(in shardtable.Inherited) (touched bool, kept shard.Counts, err error) {
 	sel := t.manifest.Parent.Selection
-	touched, err := t.answers(in)
-	if err != nil {
-		return false, err
+	if touched, err = t.answers(in); err != nil {
+		return false, kept, err
 	}
 	touched = touched || sel.SelectsAll()
 	for n := range in.Items() {
@@ -213,21 +237,18 @@ func (t *inheritance) touched(in shardtable.Inherited) (bool, error) {
 	for left := in.Errors; left > 0; {
 		row, err := t.errors.ReadBytes('\n')
 		if err != nil || uint64(len(row)) > left {
-			return false, t.damaged(err)
+			return false, kept, t.damaged(err)
 		}
 		left -= uint64(len(row))
 		f, ok := dialect.ReadFailure(dialect.Name(t.manifest.Dialect), row)
 		if !ok {
-			return false, t.damaged(nil)
+			return false, kept, t.damaged(nil)
 		}
 		touched = touched || sel.Selects(f.Place.Item, f.Class)
 		byClass[string(f.Class)]++
 	}
-	if !touched {
-		t.kept.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK), Failed: int(in.Failed), KeptFailed: int(in.Failed),
-			ByClass: byClass})
-	}
-	return touched, nil
+	return touched, shard.Counts{OK: int(in.OK), Kept: int(in.OK), Failed: int(in.Failed), KeptFailed: int(in.Failed),
+		ByClass: byClass}, nil
 }
 
 // checkEnd checks that the entries end with the shards, and the files with the rows.

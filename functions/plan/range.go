@@ -12,6 +12,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -66,6 +67,7 @@ type cut struct {
 	parser   *dialect.Parser
 	settings *dialect.Settings // of the run
 	shardOf  shardOf           // nil: lines are cut by their number and size
+	roles    []run.RolePlan    // of the range, as shardOf says
 	next     int64             // where the line being read begins, in the object
 	totals   shardtable.Totals
 	ids      hashes
@@ -99,6 +101,9 @@ func (c *cut) run(ctx context.Context) error {
 	}
 	res := record.RangeResult{Shards: int(c.totals.Rows), Items: c.totals.Items, Lines: c.totals.Lines,
 		IDs: c.ids.total, Requests: c.requests.total}
+	if len(c.roles) > 1 {
+		res.Roles = c.roles
+	}
 	return c.planner.put(ctx, record.RangeKey(id, c.rng), bytes.NewReader(record.Encode(res)))
 }
 
@@ -108,9 +113,12 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := shardtable.CutObject(c.manifest.Config.Shard.Items, c.source.Size)
 	opts.Input, opts.Role = uint32(c.input), c.source.Role
 	var err error
-	if c.shardOf, err = c.planner.shardOf(c.manifest, c.input); err != nil {
-		return err
+	if c.manifest.HasOutput(c.source.Role) {
+		if c.shardOf, err = c.planner.shardOf(c.manifest, c.input); err != nil {
+			return err
+		}
 	}
+	c.roles = nil // the range is cut again if its object has changed its version
 	if c.shardOf != nil {
 		opts.MaxItems, opts.FillBytes = 1, 0
 	} else if c.offset == 0 {
@@ -178,7 +186,10 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardt
 			if err != nil {
 				return err
 			}
-			cutter.Mark(a.Chain, a.Variant)
+			cutter.Mark(a.Chain, a.Variant, a.Role)
+			c.roles = append(c.roles, make([]run.RolePlan, max(0, int(a.Role)+1-len(c.roles)))...)
+			c.roles[a.Role].Shards++
+			c.roles[a.Role].Items++
 		}
 		if err := c.hash(ctx, l.Bytes, cutter.Totals()); err != nil {
 			return err
@@ -204,13 +215,13 @@ func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error 
 		return nil
 	}
 	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
-	run := c.manifest.Config
+	settings := c.manifest.Config
 	it, hasID, err := c.parse(line)
 	if it == nil {
 		return nil
 	}
 	if err == nil {
-		err = it.CheckModel(c.manifest.ModelURI, run.Request)
+		err = it.CheckModel(c.manifest.ModelURI, settings.Request)
 	}
 	if hasID {
 		_, targetErr := c.settings.Target(it)
@@ -219,7 +230,7 @@ func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error 
 			return err
 		}
 	}
-	if !run.Dedupe.Enabled || err != nil || it.Sampled(run.Sampling) && !run.Dedupe.Sampled {
+	if !settings.Dedupe.Enabled || err != nil || it.Sampled(settings.Sampling) && !settings.Dedupe.Sampled {
 		return nil // it is an error row, or asked for each line
 	}
 	return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)

@@ -12,11 +12,19 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// CheckAgents refuses variants that are agents where the deployment does not permit them: whoever
+// CheckAgents refuses variants of a run with its roles that are agents where the deployment does not permit them: whoever
 // may submit a run would choose programs that workers execute. remote says that the installation
 // is in a cloud.
-func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) error {
-	for _, v := range variants {
+func CheckAgents(d config.Deployment, m record.Manifest, remote bool) error {
+	for _, v := range m.Config.Variants {
+		of := m
+		role, err := m.RoleOfModel(v.Model)
+		if err == nil {
+			of, err = m.InRole(role)
+		}
+		if err != nil {
+			return err
+		}
 		refuse := func(remedy, format string, args ...any) error {
 			return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, format, args...), Remedy: remedy}
 		}
@@ -28,7 +36,7 @@ func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) er
 		case !d.Trials.Processes:
 			return refuse("set processes = true in [trials] of rollout.toml if all who may submit runs may run programs here",
 				"the variant %s has a command, and this installation does not permit programs of runs", v.Name)
-		case v.LimitsOf().Dollars > 0 && !d.Engine.HasPrices():
+		case v.LimitsOf().Dollars > 0 && !d.ForPool(of.Pool).Engine.HasPrices():
 			return refuse("set prompt_price and completion_price of the engine, or limit tokens",
 				"the variant %s limits dollars, and the engine's tokens have no price", v.Name)
 		}
@@ -39,8 +47,7 @@ func CheckAgents(d config.Deployment, variants []config.Variant, remote bool) er
 // freezeAgents checks the agents among the run's variants, and freezes their artifacts. What a
 // child has of its parent stays as it was. The objects are kept until the run expires.
 func (s *Submitter) freezeAgents(ctx context.Context, m *record.Manifest) error {
-	variants := m.Config.Variants
-	if err := CheckAgents(s.opts.Deployment.ForPool(m.Pool), variants, s.opts.At.RemoteBucket); err != nil {
+	if err := CheckAgents(s.opts.Deployment, *m, s.opts.At.RemoteBucket); err != nil {
 		return err
 	}
 	m.Artifacts = slices.Clone(m.Artifacts)
@@ -53,7 +60,7 @@ func (s *Submitter) freezeAgents(ctx context.Context, m *record.Manifest) error 
 			}
 		}
 	}
-	for _, v := range variants {
+	for _, v := range m.Config.Variants {
 		frozen := func(a record.Artifact) bool { return a.Variant == v.Name }
 		if v.Artifact == "" || slices.ContainsFunc(m.Artifacts, frozen) {
 			continue

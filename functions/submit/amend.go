@@ -69,7 +69,7 @@ func amendable(ctx context.Context, p host.Ports, kinds kind.Table, parent recor
 	if k, err = kinds.Of(parent.Kind); err != nil {
 		return k, err
 	}
-	if k.Amend == nil || len(parent.Roles) > 0 {
+	if k.Amend == nil || hasUnseenRoles(parent) {
 		return k, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s can't be amended: it is a %s", parent.Run,
 			parent.Kind), Remedy: "amend a run of trials without judges, or submit what is missing as a run of its own"}
 	}

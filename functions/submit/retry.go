@@ -67,6 +67,9 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 		m.Pool, err = kind.PoolOf(s.opts.Deployment, parent)
 	}
 	if err == nil {
+		m.Roles, err = s.rolesOfChild(parent, m.Config)
+	}
+	if err == nil {
 		err = s.freezeAgents(ctx, &m)
 	}
 	if err == nil {
@@ -81,6 +84,15 @@ func (s *Submitter) Retry(ctx context.Context, e events.RetryRequested) (err err
 		}
 	}
 	return s.create(ctx, m)
+}
+
+// rolesOfChild returns the roles of a child of the run that has that config.
+func (s *Submitter) rolesOfChild(parent record.Manifest, c config.Run) ([]record.Role, error) {
+	k, err := s.opts.Kinds.Of(parent.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return k.RolesOfChild(parent, c, s.opts.Deployment)
 }
 
 // checkParent returns NotFound if the parent of a child has expired or is about to. It is called
@@ -120,7 +132,7 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("run %s is a rollout, and the batches after a failed item "+
 			"followed from it", parent.Run), Remedy: "submit the tickets that failures.jsonl names as a run of their own"}
 	}
-	if !k.Retries || len(parent.Roles) > 0 {
+	if !k.Retries || hasUnseenRoles(parent) {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)
 	}
 	if _, _, err := withSettings(parent, as.Set, settableInRetry, "a retry"); err != nil {
@@ -139,6 +151,11 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 			Err: fmt.Errorf("run %s has no item to ask again: selected is %s", parent.Run, sel)}
 	}
 	return checkFiles(ctx, p, parent.Run)
+}
+
+// hasUnseenRoles reports whether the run asks for items itself: children's plans don't grow.
+func hasUnseenRoles(m record.Manifest) bool {
+	return slices.ContainsFunc(m.Roles, func(r record.Role) bool { return !r.Output })
 }
 
 // notEnded says what to do with a run of the phase before it can be retried.

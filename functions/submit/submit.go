@@ -336,13 +336,13 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
 		return err
 	}
-	if err := s.freezeAgents(ctx, m); err != nil {
-		return err
-	}
 	if k.Executor == config.ExecutorInfer {
 		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
 	}
 	if m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment); err != nil {
+		return err
+	}
+	if err := s.freezeAgents(ctx, m); err != nil {
 		return err
 	}
 	return prices.CheckBudget(s.opts.Deployment, m.Config.Limits, m.Pools())

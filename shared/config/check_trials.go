@@ -114,6 +114,7 @@ func (v Variant) check(c *checker, at string) {
 	if v.Prompt != "" && len(Members(v.System+v.Prompt)) == 0 {
 		c.add(at+".prompt", "does not show the task: write a member of it in braces, such as {prompt}")
 	}
+	c.text(at+".model", v.Model, maxText)
 	c.integer(at+".max_parallel_trials", &v.MaxParallelTrials, 0, MaxTrials, "; 0 sets no limit")
 	if v.Sampling == nil {
 		return

@@ -34,6 +34,8 @@ type Variant struct {
 	// "" then. System may be "".
 	System string `toml:"system" json:"system,omitempty"`
 	Prompt string `toml:"prompt" json:"prompt,omitempty"`
+	// Model is what answers its trials; "" means the run's own model.
+	Model string `toml:"model" json:"model,omitempty"`
 	// MaxParallelTrials is how many trials of the variant may be in flight; 0: any number.
 	MaxParallelTrials int `toml:"max_parallel_trials" json:"max_parallel_trials,omitempty"`
 	// Sampling has the params that differ from those of the run; nil has none.

@@ -59,8 +59,8 @@ type Kind struct {
 	// The lines behind them are cut as those of inputs are. It depends on its arguments
 	// alone. Optional: nil cuts all lines so.
 	CutOf func(context.Context, Appended) ([]int, error)
-	// ShardOf makes each line that Grow has written a shard of its own, and returns what
-	// dispatch must know of it. It depends on its arguments alone. Optional: CutOf then says
+	// ShardOf makes each line that Grow has written for a role with output a shard of its own, and
+	// returns its role and what dispatch must know of it. It depends on its arguments alone. Optional: CutOf then says
 	// how lines are cut.
 	ShardOf func(record.Manifest, []byte) (schedule.Attributes, error)
 	// Amend writes the lines of the items that a child run adds to the plan of its parent: see
@@ -119,6 +119,7 @@ type Role struct {
 	Sampling config.Sampling
 	Request  *config.Request // nil without settings
 	Graded   bool            // answers get the scores of the run's graders
+	Output   bool            // see record.Role.Output
 }
 
 // Site is where a run is submitted to.

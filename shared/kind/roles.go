@@ -18,8 +18,9 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 	}
 	roles := k.Roles(cfg)
 	if len(roles) >= record.MaxRoles {
-		return nil, fault.New(fault.Invalid, "a run has at most %d roles, the answer included, not %d",
-			record.MaxRoles, 1+len(roles))
+		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "name fewer models and judges",
+			Err: fault.New(fault.Invalid, "a run has at most %d roles, the answer included, not %d", record.MaxRoles,
+				1+len(roles))}
 	}
 	var out []record.Role
 	for _, r := range roles {
@@ -29,7 +30,25 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 		}
 		out = append(out, record.Role{Name: r.Name, Pool: pool.Name, ModelURI: pool.Model,
 			ModelID: identity.Model(pool.Model, revision).String(), Sampling: r.Sampling, Request: r.Request,
-			Graded: r.Graded})
+			Graded: r.Graded, Output: r.Output})
+	}
+	return out, nil
+}
+
+// RolesOfChild returns the manifest's roles of a child of a run, whose config is given. They begin
+// with those of the parent, in the pools that serve them now. A model that is served in another
+// revision is Invalid: items of the child would have other ids and answers.
+func (k Kind) RolesOfChild(parent record.Manifest, cfg config.Run, d config.Deployment) ([]record.Role, error) {
+	out, err := k.ResolveRoles(cfg, d)
+	if err != nil {
+		return nil, err
+	}
+	for i, was := range parent.Roles {
+		if i >= len(out) || out[i].Name != was.Name || out[i].ModelID != was.ModelID {
+			return nil, &fault.Error{Kind: fault.Invalid, Remedy: "submit the input again for a run of its own",
+				Err: fault.New(fault.Invalid, "the model %s of role %s is served in another revision than run %s was "+
+					"started with", was.ModelURI, was.Name, parent.Run)}
+		}
 	}
 	return out, nil
 }

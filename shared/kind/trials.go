@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // Package trials has the formats.
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
-		Complete: completeTrials, OwnLines: true, Appends: oneObject, Grow: appendTrials, Amend: amendTrials,
+		Complete: completeTrials, Roles: trialRoles, OwnLines: true, Appends: oneObject, Grow: appendTrials, Amend: amendTrials,
 		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Looks: trialLooks(),
 		Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
 }
@@ -60,7 +61,25 @@ func completeTrials(ctx context.Context, m *record.Manifest, at Site) error {
 	if len(m.Inputs) != 1 {
 		return fault.New(fault.Invalid, "a run of trials has one file of tasks, not %d", len(m.Inputs))
 	}
-	return CompletePrompts(ctx, m, at)
+	err := CompletePrompts(ctx, m, at)
+	if err == nil && m.Config.Model.URI == "" { // variants may name it too
+		m.Config.Model.URI = m.ModelURI
+	}
+	return err
+}
+
+// trialRoles is Kind.Roles of trials: each further model that variants name has a role, whose name
+// has that of the first of these variants.
+func trialRoles(c config.Run) (roles []Role) {
+	for i, v := range c.Variants {
+		if v.Model == "" || v.Model == c.Model.URI ||
+			slices.ContainsFunc(roles, func(r Role) bool { return r.Model.URI == v.Model }) {
+			continue
+		}
+		roles = append(roles, Role{Name: record.RoleAnswer + "-" + v.Name, Key: fmt.Sprintf("variant[%d].model", i),
+			Model: config.Model{URI: v.Model}, Sampling: c.Sampling, Request: c.Request, Graded: true, Output: true})
+	}
+	return roles
 }
 
 // oneObject is Kind.Appends of trials.
@@ -79,7 +98,11 @@ func amendTrials(ctx context.Context, a Amended, w io.Writer) error {
 // trialShard is Kind.ShardOf of trials.
 func trialShard(m record.Manifest, line []byte) (schedule.Attributes, error) {
 	variant, chain, err := trials.ShardOf(m, line)
-	return schedule.Attributes{Variant: variant, Chain: chain, Items: 1}, err
+	if err != nil {
+		return schedule.Attributes{}, err
+	}
+	role, err := m.RoleOfModel(m.Config.Variants[variant].Model)
+	return schedule.Attributes{Variant: variant, Chain: chain, Role: role, Items: 1}, err
 }
 
 // trialConstraints is Kind.Constraints of trials: those of its design and of its variants.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/figures"
 )
@@ -60,6 +61,8 @@ type Inheritance struct {
 	Plan identity.RunID `json:"plan"`
 	// Kept counts the items of the shards of which the child asks nothing again.
 	Kept shard.Counts `json:"kept"`
+	// KeptRoles is Kept by role, from role 0 on, in a run of several roles.
+	KeptRoles []run.KeptRole `json:"kept_roles,omitempty"`
 	// Shards is how many shards the parent has. It is 0 if the child adds none.
 	Shards int `json:"shards,omitempty"`
 	// Amended are the runs that added to the plan, in their order, the child included.

@@ -75,7 +75,7 @@ type Ranges struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 	Count   int    `json:"count"`
-	Role    uint32 `json:"role,omitempty"` // of the items: see Manifest.Role
+	Role    uint32 `json:"role,omitempty"` // of the items, unless its kind gives each its own: see Manifest.Role
 	// Digest is that of the object's bytes, if no range of it is planned.
 	Digest string `json:"digest,omitempty"`
 }
@@ -138,6 +138,9 @@ type RangeResult struct {
 	IDs    int    `json:"ids"` // explicit ids
 	// Requests is how many items may share their answer with another one.
 	Requests int `json:"requests,omitempty"`
+	// Roles is what the range has of each role, in a range of several; empty if all of it is of
+	// the role of its object.
+	Roles []run.RolePlan `json:"roles,omitempty"`
 }
 
 // IndexEntry is the object index/<k>: the position of range k among all ranges.

@@ -11,6 +11,7 @@ import (
 	"rollout/shared/capacity"
 	"rollout/shared/config"
 	"rollout/shared/core/cost"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 )
 
@@ -160,7 +161,9 @@ func TestJSON(t *testing.T) {
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":4,"merged":0,"shards":0,` +
 				`"items":0,"lines":0,"growing":true,` +
 				`"appended":{"key":"a","version":"w","size":8,"count":2,"input":5,"first":2,"made_from":"d"}}`},
-		{RangeResult{1, 2, 3, 4, 5}, `{"shards":1,"items":2,"lines":3,"ids":4,"requests":5}`},
+		{RangeResult{1, 2, 3, 4, 5, nil}, `{"shards":1,"items":2,"lines":3,"ids":4,"requests":5}`},
+		{RangeResult{Shards: 3, Roles: []run.RolePlan{{Shards: 1, Items: 1}, {Shards: 2, Items: 2}}},
+			`{"shards":3,"items":0,"lines":0,"ids":0,"roles":[{"shards":1,"items":1},{"shards":2,"items":2}]}`},
 		{IndexEntry{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,` +
 				`"duplicates":9,"copies":10}`},

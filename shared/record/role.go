@@ -35,7 +35,7 @@ const RoleAnswer = "answer"
 
 // MaxRoles bounds the roles of a run, the answer included: a run's state counts by
 // role and must stay small.
-const MaxRoles = 4
+const MaxRoles = 8
 
 // Role returns a role of the run by its number. A number that the run does not
 // have is Corrupt: it comes from the run's own plan.
@@ -87,6 +87,19 @@ func (m Manifest) OutputItems(planned []run.RolePlan) (n uint64) {
 		}
 	}
 	return n
+}
+
+// RoleOfModel returns the number of the role with output whose model has that URI; "" is the model of
+// role 0. A model that the run does not have is Corrupt: it comes from the run's own config.
+func (m Manifest) RoleOfModel(uri string) (uint32, error) {
+	if uri == "" || uri == m.ModelURI {
+		return 0, nil
+	}
+	i := slices.IndexFunc(m.Roles, func(r Role) bool { return r.Output && r.ModelURI == uri })
+	if i < 0 {
+		return 0, fault.New(fault.Corrupt, "run %s has no role of the model %s", m.Run, uri)
+	}
+	return uint32(i) + 1, nil
 }
 
 // InRole returns the manifest as it holds for items of the role: with the pool, the
@@ -181,18 +194,24 @@ func (r Role) Counted(p run.RolePlan, c shard.Counts) RoleCounts {
 		WastedEstimated: c.WastedEstimated}
 }
 
-// AddRange counts a merged range of a role in the plan.
+// AddRange counts a merged range in the plan, whose items are of that role unless the range says
+// which roles they have.
 func (p *Plan) AddRange(role uint32, r RangeResult) {
-	if role > 0 || len(p.Roles) > 0 {
+	added := r.Roles
+	if len(added) == 0 && (role > 0 || len(p.Roles) > 0) {
+		added = make([]run.RolePlan, role+1)
+		added[role] = run.RolePlan{Shards: r.Shards, Items: r.Items}
+	}
+	if len(added) > 0 {
 		p.Roles = slices.Clone(p.Roles)
 		if len(p.Roles) == 0 { // all ranges before are of role 0
 			p.Roles = []run.RolePlan{{Shards: p.Shards, Items: p.Items}}
 		}
-		for len(p.Roles) <= int(role) {
-			p.Roles = append(p.Roles, run.RolePlan{})
+		p.Roles = append(p.Roles, make([]run.RolePlan, max(0, len(added)-len(p.Roles)))...)
+		for n, of := range added {
+			p.Roles[n].Shards += of.Shards
+			p.Roles[n].Items += of.Items
 		}
-		p.Roles[role].Shards += r.Shards
-		p.Roles[role].Items += r.Items
 	}
 	p.Merged, p.Shards = p.Merged+1, p.Shards+r.Shards
 	p.Items, p.Lines = p.Items+r.Items, p.Lines+r.Lines

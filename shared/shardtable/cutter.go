@@ -129,7 +129,9 @@ func (c *Cutter) Add(l jsonl.Line) (Row, bool) {
 }
 
 // Mark sets the attributes of the open shard, which holds the line that was added last.
-func (c *Cutter) Mark(chain, variant uint32) { c.row.Chain, c.row.Variant = chain, variant }
+func (c *Cutter) Mark(chain, variant, role uint32) {
+	c.row.Chain, c.row.Variant, c.row.Role = chain, variant, role
+}
 
 // Flush ends the range. It returns the last row and true, if there is one.
 func (c *Cutter) Flush() (Row, bool) {

@@ -135,7 +135,7 @@ func grow(
 	if m.Roles, err = g.kind.ResolveRoles(m.Config, d); err != nil {
 		return g, err
 	}
-	if err := submit.CheckAgents(d.ForPool(m.Pool), m.Config.Variants, d.Cloud.Configured()); err != nil {
+	if err := submit.CheckAgents(d, m, d.Cloud.Configured()); err != nil {
 		return g, err
 	}
 	if err := prices.CheckBudget(d, c.Limits, m.Pools()); err != nil {

@@ -22,6 +22,12 @@ type RoleState struct {
 	Counts shard.Counts `json:"counts"`
 }
 
+// KeptRole is what a child run keeps of one role from its parent.
+type KeptRole struct {
+	Shards int          `json:"shards"`
+	Counts shard.Counts `json:"counts"`
+}
+
 // cloneRoles returns an independent copy.
 func cloneRoles(roles []RoleState) []RoleState {
 	out := slices.Clone(roles)
@@ -34,7 +40,8 @@ func cloneRoles(roles []RoleState) []RoleState {
 
 // WithRoles returns the state with how much is planned for each role by now. A run
 // whose plan has only role 0 keeps no counts by role. The first shards of another role
-// find the counts of role 0 in those of the run.
+// find the counts of role 0 in those of the run. What a child keeps is counted apart: see
+// Observed.KeptRoles.
 func (s State) WithRoles(planned []RolePlan) State {
 	if len(planned) == 0 {
 		return s
@@ -43,7 +50,7 @@ func (s State) WithRoles(planned []RolePlan) State {
 	if len(s.Roles) == 0 {
 		counts := s.Counts
 		counts.ByClass, counts.Finish, counts.Machines = maps.Clone(counts.ByClass), maps.Clone(counts.Finish), nil
-		s.Roles = []RoleState{{Done: s.Done.Set.Len(), Counts: counts}}
+		s.Roles = []RoleState{{Done: s.Done.Set.Len() - s.KeptShards, Counts: counts}}
 	}
 	for n, p := range planned {
 		if n == len(s.Roles) {
@@ -61,6 +68,15 @@ func (d *decider) countRole(e Event) {
 		c := e.Counts
 		c.Machines = nil // the run's own counts have them
 		d.Roles[e.Role].Counts.Add(c)
+	}
+}
+
+// keepRoles counts what a child keeps from its parent. Its kept shards are done from the
+// beginning: no pool is needed for them.
+func (d *decider) keepRoles(kept []KeptRole) {
+	for n := range min(len(kept), len(d.Roles)) {
+		d.Roles[n].Done += kept[n].Shards
+		d.Roles[n].Counts.Add(kept[n].Counts)
 	}
 }
 

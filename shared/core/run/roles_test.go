@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollout/shared/core/interval"
 	"rollout/shared/core/shard"
 )
 
@@ -105,4 +106,25 @@ func TestRolesAddUpToTheRun(t *testing.T) {
 			t.Fatalf("the run counts %+v, the roles with output %+v", s.Counts, answer)
 		}
 	})
+}
+
+// What a child keeps is done from the beginning, also where its first steps have passed it before
+// the plan has roles.
+func TestKeptShardsAreDoneInTheirRoles(t *testing.T) {
+	t.Parallel()
+	w := Observed{Shards: 4, Items: 4, Pool: 4, KeptUntil: 4, Kept: []interval.Range{{Lo: 0, Hi: 3}},
+		KeptCounts: shard.Counts{OK: 3, Kept: 3},
+		KeptRoles: []KeptRole{{Shards: 1, Counts: shard.Counts{OK: 1, Kept: 1}},
+			{Shards: 2, Counts: shard.Counts{OK: 2, Kept: 2}}}}
+	rules := Rules{OutputRoles: []int{1}}
+	s, _ := Step(New(testRun), w, rules, nil, epoch)
+	w.Complete, w.Roles = true, []RolePlan{{1, 1}, {3, 3}}
+	s, _ = Step(s, w, rules, nil, epoch)
+	if s.Counts.OK != 3 || len(s.Roles) != 2 || s.Roles[0].Done != 1 || s.Roles[1].Done != 2 || s.Roles[1].Counts.OK != 2 {
+		t.Fatalf("%+v, %+v", s.Counts, s.Roles)
+	}
+	s, _ = Step(s, w, rules, []Event{{Kind: ShardDone, Shard: 3, Role: 1, Counts: shard.Counts{OK: 1}}}, epoch)
+	if s.Counts.OK != 4 || s.Roles[1].Done != 3 || s.Roles[1].Counts.OK != 3 || s.Phase != Finalizing {
+		t.Errorf("%s: %+v, %+v", s.Phase, s.Counts, s.Roles)
+	}
 }

@@ -302,6 +302,7 @@ type Observed struct {
 	Kept       []interval.Range
 	KeptUntil  int
 	KeptCounts shard.Counts
+	KeptRoles  []KeptRole // KeptCounts by role, from role 0 on; empty in a run of one role
 
 	// Of control/<run>: the desired state.
 	Sequence      uint64

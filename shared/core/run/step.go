@@ -43,12 +43,14 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning made progress
 			d.Retries = 0
 		}
-		if w.Complete && !d.Complete {
-			d.Counts.Add(w.KeptCounts)
-		}
+		completes := w.Complete && !d.Complete
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 		d.Growing = w.Growing && !d.Complete
 		d.State = d.State.WithRoles(w.Roles)
+		if completes {
+			d.Counts.Add(w.KeptCounts)
+			d.keepRoles(w.KeptRoles)
+		}
 		d.countLooks()
 	}
 	for _, e := range events {
