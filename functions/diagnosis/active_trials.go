@@ -129,6 +129,13 @@ func (x *Explainer) ActiveTrials(ctx context.Context, id identity.RunID, from in
 		if d := docs[n]; d.State != shard.Running || d.Worker != h.worker || d.Attempt != h.attempt {
 			continue // its heartbeat is older
 		}
+		role, err := x.index.RoleOf(ctx, p.Manifest, h.shard)
+		if err != nil {
+			return out, err
+		}
+		if !p.Manifest.HasOutput(role) {
+			continue // it is what a judge reads
+		}
 		of, err := x.trialOf(ctx, p.Manifest, h.shard)
 		if err != nil {
 			return out, err
@@ -206,7 +213,11 @@ func runControl(p status.Progress, ctl record.Control, held []heldTrial) RunCont
 func scheduleProgress(p status.Progress) ScheduleProgress {
 	s := p.State
 	done := s.Done
-	return ScheduleProgress{Schema: "schedule_progress_v2", Run: p.Manifest.Run, Trials: s.Items,
+	all := s.Items
+	if len(p.Plan.Roles) > 0 { // judges read more
+		all = p.Manifest.OutputItems(p.Plan.Roles)
+	}
+	return ScheduleProgress{Schema: "schedule_progress_v2", Run: p.Manifest.Run, Trials: all,
 		NextCommit: done.Frontier(), Committed: done.Frontier(), Buffered: done.Buffered(), InFlight: s.InFlight.Len(),
 		Held: s.Skipped.Len(), Pruned: s.Counts.ByClass[string(fault.Pruned)], FailedInARow: s.FailedStreak,
 		Kept: s.KeptShards, MaxConcurrent: p.Manifest.Config.DesignOf().MaxConcurrency}

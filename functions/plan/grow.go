@@ -84,7 +84,10 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, k kind.Kind,
 	next.Key = record.AppendedKey(m.Run, next.Input)
 	appended := kind.Appended{Blobs: p.Blobs, Manifest: m, Input: next.Input}
 	find := p.lastResults
-	if k.Appends != nil {
+	switch {
+	case k.Appends != nil && k.OwnLines:
+		find = p.ownResults(m)
+	case k.Appends != nil:
 		find = p.inputResults
 	}
 	from, err := find(ctx, m.Run, doc)
@@ -189,6 +192,25 @@ func (p *Planner) inputResults(ctx context.Context, id identity.RunID, doc recor
 	var err error
 	r.hi, err = p.firstShard(ctx, id, ranges)
 	return r, err
+}
+
+// ownResults returns the results of the run's own lines: of all that is planned before the lines of
+// its first judge that has some.
+func (p *Planner) ownResults(m record.Manifest) func(context.Context, identity.RunID, record.Plan) (results, error) {
+	return func(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
+		r := p.results(id, 0, doc.Shards)
+		for judge := range m.Config.Judges() {
+			at, err := r.index.LocateLine(ctx, id, m.JudgeInput(judge), 1)
+			if err == nil {
+				r.hi = at.Shard()
+				break
+			}
+			if !fault.Is(err, fault.NotFound) {
+				return r, err
+			}
+		}
+		return r, nil
+	}
 }
 
 // firstShard returns the first shard of a merged range.

@@ -117,6 +117,8 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 		if c.shardOf, err = c.planner.shardOf(c.manifest, c.input); err != nil {
 			return err
 		}
+	} else { // what the run asks for itself belongs to none of its variants
+		opts.Variant = uint32(len(c.manifest.Config.Variants))
 	}
 	c.roles = nil // the range is cut again if its object has changed its version
 	if c.shardOf != nil {

@@ -26,8 +26,9 @@ func (r Run) checkTrials(c *checker, at string) {
 	r.checkPruning(c, under(at, "pruning"))
 	for i, g := range r.Grades {
 		field := element(under(at, "grade"), i)
-		if g.Kind == GradeJudge {
-			c.add(field+".kind", "trials have no judges in this version: use another kind of grader, such as %q", GradeHTTP)
+		if g.Kind == GradeJudge && r.Prunes() {
+			c.add(field+".kind", "a judge reads the answers when all trials are over, and variants are left out before: "+
+				"use another kind of grader, or remove [pruning]")
 		}
 		if first, _, _ := strings.Cut(g.Expected, "."); slices.Contains(askedMembers, first) {
 			c.add(field+".expected", "%s is what the model is asked: name the member of the tasks with the expected value",

@@ -236,7 +236,7 @@ func schemaRules() map[string]schemaRule {
 		"Pruning.spending": choice(SpendEvenly, SpendLate), "Pruning.test": choice(TestAuto, TestWilcoxon, TestMcNemar),
 		"Pruning.below": between(-maxWeight, maxWeight), "Pruning.eta": between(2, maxEta),
 		"Pruning.grader": texts(maxGraderName),
-		"Variant.name":   named(maxGraderName, "_"), "Variant.system": texts(maxPromptText),
+		"Variant.name":   named(maxGraderName, "_"), "Variant.system": texts(maxPromptText), "Variant.model": text,
 		"Variant.prompt": texts(maxPromptText), "Variant.max_parallel_trials": between(0, MaxTrials),
 
 		"Variant.command": {maxItems: maxCommand, maxLength: maxText}, "Variant.artifact": {maxLength: maxText},

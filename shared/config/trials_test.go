@@ -75,8 +75,10 @@ func TestTrialsProblems(t *testing.T) {
 			"variant[0].prompt: {answer} would show the model what the grader g expects: remove it"},
 		"a prompt as a target": {"[[grade]]\nname = 'g'\nkind = 'exact'\nexpected = 'prompt'",
 			`grade[0].expected: "prompt" is what the model is asked`},
-		"a judge": {"[[grade]]\nname = 'g'\nkind = 'judge'\nprompt = '{answer}'\nrange = [0, 1]",
-			"grade[0].kind: trials have no judges in this version"},
+		"a judge of a run that prunes": {twoVariants + "[pruning]\nrule = 'race'\n[[grade]]\nname = 'j'\n" +
+			"kind = 'judge'\nprompt = '{answer}'\nrange = [0, 1]",
+			"grade[1].kind: a judge reads the answers when all trials are over"},
+		"a long model":     {"model = '" + strings.Repeat("x", maxText+1) + "'", "variant[0].model: "},
 		"a dialect":        {"[input]\ndialect = 'openai'", "input.dialect: does not apply to trials"},
 		"dedupe":           {"[dedupe]\nenabled = true", "dedupe: does not apply to trials"},
 		"n":                {"[sampling]\nn = 2", "sampling.n: does not apply to trials: set design.replications"},

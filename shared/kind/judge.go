@@ -15,15 +15,15 @@ import (
 	"rollout/shared/record"
 )
 
-// Each grader of the kind judge is a role of its run. When all answers are there, the
-// plan grows by one object for each judge, in their order, with a line for each answer
+// Each grader of the kind judge is a role of its batch or trials. When all answers are there,
+// the plan grows by one object for each judge, in their order, with a line for each answer
 // that the judge reads.
 //
-//	inputs ─▶ answers ─▶ lines of judge 0 ─▶ verdicts ─▶ lines of judge 1 ─▶ verdicts ─▶ complete
+//	inputs, trials ─▶ answers ─▶ lines of judge 0 ─▶ verdicts ─▶ lines of judge 1 ─▶ verdicts ─▶ complete
 //
 // A worker leaves the scores of judges open, and finalize reads them from the verdicts.
 
-// judgeRoles is Kind.Roles of a batch.
+// judgeRoles is Kind.Roles of a batch, and the first roles of trials.
 func judgeRoles(c config.Run) (roles []Role) {
 	for _, i := range c.Judges() {
 		g := c.Grades[i]
@@ -38,13 +38,16 @@ func judgeCount(c config.Run) int { return len(c.Judges()) }
 
 // judgeRoleOf is Kind.RoleOf of a batch.
 func judgeRoleOf(_ context.Context, a Appended) (string, error) {
-	return a.Manifest.Roles[a.Input-a.Manifest.InputCount()].Name, nil
+	return judgeRole(a), nil
 }
 
-// askJudge is Kind.Grow of a batch: it writes a line for each answer that a judge reads.
+// judgeRole returns the role of an object with the lines of a judge.
+func judgeRole(a Appended) string { return a.Manifest.Roles[a.Input-a.Manifest.JudgeInput(0)].Name }
+
+// askJudge is Kind.Grow of a batch, and of trials that are over: it writes a line for each answer that a judge reads.
 func askJudge(_ context.Context, g Growth, w io.Writer) error {
 	c := g.Manifest.Config
-	grader := c.Judges()[g.Input-g.Manifest.InputCount()]
+	grader := c.Judges()[g.Input-g.Manifest.JudgeInput(0)]
 	j, err := judge.New(c.Grades[grader])
 	if err != nil {
 		return err

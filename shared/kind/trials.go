@@ -17,14 +17,15 @@ import (
 )
 
 // trialsKind answers each task of its input under each variant, several times each. Its plan is
-// one object that it appends, with a line for each trial in the order of its schedule:
+// an object that it appends, with a line for each trial in the order of its schedule, and then one
+// for each judge:
 //
-//	tasks ─▶ trials, each a shard ─▶ answers with scores ─▶ complete ─▶ artifacts
+//	tasks ─▶ trials, each a shard ─▶ answers with scores ─▶ lines of judge 0 ─▶ … ─▶ complete ─▶ artifacts
 //
 // Package trials has the formats.
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
-		Complete: completeTrials, Roles: trialRoles, OwnLines: true, Appends: oneObject, Grow: appendTrials, Amend: amendTrials,
+		Complete: completeTrials, Roles: trialRoles, OwnLines: true, Appends: trialObjects, RoleOf: trialsRoleOf, Grow: appendTrials, Amend: amendTrials,
 		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Looks: trialLooks(),
 		Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
 }
@@ -68,12 +69,14 @@ func completeTrials(ctx context.Context, m *record.Manifest, at Site) error {
 	return err
 }
 
-// trialRoles is Kind.Roles of trials: each further model that variants name has a role, whose name
-// has that of the first of these variants.
-func trialRoles(c config.Run) (roles []Role) {
+// trialRoles is Kind.Roles of trials: judges come first, so that an amendment adds roles behind
+// those that there are. Each further model that variants name has a role, whose name has that of
+// the first of these variants.
+func trialRoles(c config.Run) []Role {
+	roles := judgeRoles(c)
 	for i, v := range c.Variants {
 		if v.Model == "" || v.Model == c.Model.URI ||
-			slices.ContainsFunc(roles, func(r Role) bool { return r.Model.URI == v.Model }) {
+			slices.ContainsFunc(roles, func(r Role) bool { return r.Output && r.Model.URI == v.Model }) {
 			continue
 		}
 		roles = append(roles, Role{Name: record.RoleAnswer + "-" + v.Name, Key: fmt.Sprintf("variant[%d].model", i),
@@ -82,11 +85,22 @@ func trialRoles(c config.Run) (roles []Role) {
 	return roles
 }
 
-// oneObject is Kind.Appends of trials.
-func oneObject(config.Run) int { return 1 }
+// trialObjects is Kind.Appends of trials: the trials, and what each judge reads.
+func trialObjects(c config.Run) int { return 1 + judgeCount(c) }
+
+// trialsRoleOf is Kind.RoleOf of trials: trials have roles of their own, by ShardOf.
+func trialsRoleOf(_ context.Context, a Appended) (string, error) {
+	if a.Input < a.Manifest.JudgeInput(0) {
+		return record.RoleAnswer, nil
+	}
+	return judgeRole(a), nil
+}
 
 // appendTrials is Kind.Grow of trials.
 func appendTrials(ctx context.Context, g Growth, w io.Writer) error {
+	if g.Input >= g.Manifest.JudgeInput(0) {
+		return askJudge(ctx, g, w)
+	}
 	return trials.Append(ctx, g.Blobs, g.Manifest, g.Source, w)
 }
 

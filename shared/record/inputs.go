@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
@@ -67,6 +68,15 @@ type InputPart struct {
 // InputPartKey returns the key of an InputPart with that content.
 func InputPartKey(r identity.RunID, content string) string {
 	return fmt.Sprintf("%s%s/manifest/%s", WorkPrefix, r, content)
+}
+
+// JudgeInput returns the number of the appended object that has the lines of a judge, by its number
+// among the run's judges: they are behind the inputs, and behind the trials of a run of these.
+func (m Manifest) JudgeInput(judge int) int {
+	if m.Kind == config.KindTrials {
+		judge++
+	}
+	return m.InputCount() + judge
 }
 
 // InputCount returns the number of the run's inputs.

@@ -16,7 +16,9 @@ type CutOptions struct {
 	// FillBytes are of a shard that has more than DefaultItems: it has MaxItems or FillBytes
 	// at most, whichever is first. 0: MaxItems alone counts.
 	FillBytes int64
-	Role      uint32 // of all items
+	// Role and Variant are those of all items, unless Mark says otherwise.
+	Role    uint32
+	Variant uint32
 	// Counts are the numbers of items of the first shards, whatever MaxItems and
 	// MaxBytes are: each at least 1.
 	Counts []int
@@ -178,7 +180,7 @@ func (c *Cutter) end() {
 }
 
 // open returns the row of a shard without lines.
-func (c *Cutter) open() Row { return Row{Input: c.o.Input, Role: c.o.Role} }
+func (c *Cutter) open() Row { return Row{Input: c.o.Input, Role: c.o.Role, Variant: c.o.Variant} }
 
 // take returns the closed shard once.
 func (c *Cutter) take() (Row, bool) {

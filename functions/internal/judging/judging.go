@@ -47,7 +47,7 @@ func (j Judge) Shards(ctx context.Context, planned int) (lo, hi int, err error) 
 
 // first returns the first shard of a judge.
 func (j Judge) first(ctx context.Context, number int) (int, error) {
-	l, err := j.Index.LocateLine(ctx, j.Manifest.Run, j.Manifest.InputCount()+number, 1)
+	l, err := j.Index.LocateLine(ctx, j.Manifest.Run, j.Manifest.JudgeInput(number), 1)
 	return l.Shard(), err
 }
 
