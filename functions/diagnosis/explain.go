@@ -324,6 +324,13 @@ func history(p status.Progress, s status.Status) (out []string) {
 			figures.Count(r.Done), figures.OfMany(r.Shards, "shard is", "shards are"), figures.Of(r.Completed, "item"),
 			figures.Count(r.Failed), figures.Of(r.PromptTokens, "token"), figures.Count(r.CompletionTokens))
 	}
+	if l := s.Looks; l != nil {
+		say("%s of %s decided, at which variants can be left out", figures.Count(l.Decided),
+			figures.OfMany(l.Of, "look is", "looks are"))
+		for _, v := range l.Pruned {
+			say("variant %s is pruned from trial %s on: %s", v.Variant, figures.Count(v.From), v.Why)
+		}
+	}
 	for _, b := range s.Budgets {
 		spent := figures.Dollars(b.Used) + " of " + figures.Dollars(b.Limit)
 		if b.Name == "tokens" {

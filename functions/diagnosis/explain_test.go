@@ -16,6 +16,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -231,6 +232,29 @@ func TestExplainSaysWhatIsSpentOfBudgets(t *testing.T) {
 	x, err := f.Explain(t.Context(), runA, "")
 	for _, want := range []string{"spent of its budget (limits.tokens): 4,000 of 5,000 tokens",
 		"spent of its budget (limits.dollars): $3.10 of $12.50"} {
+		if err != nil || !slices.Contains(x.History, want) {
+			t.Errorf("%q, %v; want %q", x.History, err, want)
+		}
+	}
+}
+
+func TestExplainListsTheVariantsThatLooksHavePruned(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.running(func(st *run.State, _ *health.Heartbeat) {
+		st.Looks, st.Pruned = 1, schedule.Pruned{{Variant: 1, From: 8}}
+	})
+	m := statustest.Manifest(runA)
+	m.Kind, m.Config.Kind = config.KindTrials, config.KindTrials
+	m.Config.Design = &config.Design{Replications: 2, Order: config.TrialsInterleaved}
+	m.Config.Variants = []config.Variant{{Name: "plain"}, {Name: "terse"}}
+	m.Config.Pruning = &config.Pruning{Rule: config.PruneRace, Looks: 4}
+	f.save(record.ManifestKey(runA), m)
+	f.save(record.PlanKey(runA), record.Plan{Schema: 1, Shards: 40, Items: 40, Looks: 1,
+		Pruned: []record.PlannedPruning{{Variant: 1, From: 8, Why: "look 1 of 4: its score 0 on 2 tasks is worse"}}})
+	x, err := f.Explain(t.Context(), runA, "")
+	for _, want := range []string{"1 of 4 looks are decided, at which variants can be left out",
+		"variant terse is pruned from trial 8 on: look 1 of 4: its score 0 on 2 tasks is worse"} {
 		if err != nil || !slices.Contains(x.History, want) {
 			t.Errorf("%q, %v; want %q", x.History, err, want)
 		}

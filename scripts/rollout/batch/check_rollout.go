@@ -22,6 +22,7 @@ import (
 	"rollout/shared/prices"
 	"rollout/shared/record"
 	"rollout/shared/rollout"
+	"rollout/shared/trials"
 )
 
 // RolloutReport is the result of CheckRollout, and what --dry-run --json prints of a rollout.
@@ -74,6 +75,8 @@ type TrialsReport struct {
 	Variants     []string `json:"variants"`
 	Replications int      `json:"replications"`
 	Graders      []string `json:"graders"`
+	// Looks are where a run that prunes is looked at: after how many trials. It is empty for other runs.
+	Looks []int `json:"looks"`
 }
 
 // CheckTrials reads every task as a run of trials of the config in the deployment would, and makes the requests of all
@@ -100,6 +103,10 @@ func CheckTrials(
 	}
 	r.Report, err = all.check(ctx, d, file)
 	r.Tasks = int(r.Items) / max(1, len(c.Variants)*r.Replications)
+	r.Looks = []int{}
+	if places := trials.LookPlaces(c, int(r.Items)); len(places) > 0 {
+		r.Looks = places[:len(places)-1] // the last place is the end
+	}
 	return r, err
 }
 

@@ -139,7 +139,23 @@ func trialsText(r batch.TrialsReport) string {
 	if len(r.Graders) > 0 {
 		fmt.Fprintf(&b, "%-12s%s\n", "graders", strings.Join(r.Graders, ", "))
 	}
+	if len(r.Looks) > 0 {
+		fmt.Fprintf(&b, "%-12s%s, after %s trials\n", "looks", figures.Count(len(r.Looks)), joined(r.Looks))
+	}
 	return b.String() + reportText(r.Report)
+}
+
+// joined formats numbers as a list: "60, 120 and 180".
+func joined(numbers []int) string {
+	var texts []string
+	for _, n := range numbers {
+		texts = append(texts, figures.Count(n))
+	}
+	last := len(texts) - 1
+	if last == 0 {
+		return texts[0]
+	}
+	return strings.Join(texts[:last], ", ") + " and " + texts[last]
 }
 
 // withPools returns the deployment with a pool for each model of the run, if it declares none: `up` makes pools of what

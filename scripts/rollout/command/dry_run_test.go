@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -264,7 +265,8 @@ func TestDryRunOfTrialsChecksEveryTaskAndRequest(t *testing.T) {
 	file := example(t, "trials")
 	r := f.rollout("submit", file, "--dry-run")
 	if r.code != 0 || !strings.HasPrefix(r.out, "dry-run OK: kind=trials model=") ||
-		!strings.HasSuffix(r.out, " tasks=40 trials=600\n") || !strings.Contains(r.err, "plain, terse, steps") {
+		!strings.HasSuffix(r.out, " tasks=40 trials=600\n") || !strings.Contains(r.err, "plain, terse, steps") ||
+		!strings.Contains(r.err, "looks       ") {
 		t.Fatalf("%+v", r)
 	}
 	r = f.rollout("submit", file, "--dry-run", "--json")
@@ -273,6 +275,9 @@ func TestDryRunOfTrialsChecksEveryTaskAndRequest(t *testing.T) {
 	if err != nil || r.code != 0 || report.Tasks != 40 || report.Items != 600 || report.Replications != 5 ||
 		len(report.Variants) != 3 || len(report.Graders) != 1 || report.Sent["seed"] != 600 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	if n := len(report.Looks); n == 0 || !slices.IsSorted(report.Looks) || report.Looks[n-1] >= 600 {
+		t.Errorf("the looks are after %v trials", report.Looks)
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
