@@ -59,7 +59,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
 		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot, Appended: appended, Looks: s.Looks,
-			Attempts: f.attempts(ctx, s)}
+			Deployment: f.prices, Attempts: f.attempts(ctx, s)}
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}

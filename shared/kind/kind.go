@@ -177,6 +177,8 @@ type Ended struct {
 	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
 	Appended []string        // the keys of the objects that its plan has behind the inputs
 	Looks    int             // that were decided
+	// Deployment is that of the installation, with the prices of its engines.
+	Deployment config.Deployment
 	// Attempts yields the shards that were claimed, in their order.
 	Attempts iter.Seq2[rollout.Attempt, error]
 }

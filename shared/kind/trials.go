@@ -156,7 +156,7 @@ func trialEnds(items iter.Seq2[Item, error]) iter.Seq2[trials.TrialEnd, error] {
 // trialsArtifacts is Kind.Artifacts of trials.
 func trialsArtifacts(ctx context.Context, e Ended, sum *record.Summary) error {
 	out, err := trials.Ended{Blobs: e.Blobs, Manifest: e.Manifest, Trials: e.Appended, Items: sum.Items,
-		Looks: e.Looks}.Publish(ctx)
+		Looks: e.Looks, Deployment: e.Deployment, Roles: sum.Roles}.Publish(ctx)
 	sum.Trials = &out
 	return err
 }

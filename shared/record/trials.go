@@ -6,6 +6,9 @@ type Trials struct {
 	Trials   int            `json:"trials"`
 	Looks    int            `json:"looks,omitempty"` // at which the run could prune variants
 	Variants []TrialVariant `json:"variants"`        // in the order of the config
+	// JudgesUSD is what the tokens of judges cost at the prices of their engines; null without
+	// judges, and if an engine of theirs has no prices.
+	JudgesUSD *float64 `json:"judges_usd"`
 }
 
 // PrunedAt is where a variant was pruned.
@@ -48,4 +51,27 @@ type TrialVariant struct {
 	Best             *float64 `json:"best"`
 	PromptTokens     int64    `json:"prompt_tokens"`
 	CompletionTokens int64    `json:"completion_tokens"`
+	Model            string   `json:"model,omitempty"` // that answered; "" in summaries of old versions
+	// TokensUSD is what these tokens cost at the prices of the engine of the variant's pool, without
+	// those of requests that led to no answer, and without judges; null if the engine has no prices.
+	TokensUSD *float64 `json:"tokens_usd"`
+	// SolvedTasks is how many tasks have a trial that succeeds: with a score of 1 or more.
+	// USDPerSolved is TokensUSD by them; null without one.
+	SolvedTasks  int      `json:"solved_tasks"`
+	USDPerSolved *float64 `json:"usd_per_solved_task"`
+	// UntilSuccess is what it takes to have a success; null without one.
+	UntilSuccess *UntilSuccess `json:"until_success"`
+}
+
+// UntilSuccess says what it takes a variant to solve a task that it solves at all, if the task is
+// tried until a trial succeeds: the mean over the variant's SolvedTasks. What a task takes is
+// estimated by all its trials with a score: their sum, by how many of them succeed.
+type UntilSuccess struct {
+	Trials float64  `json:"trials"`
+	USD    *float64 `json:"usd"` // of tokens; null without prices
+	// Seconds are of agents, which alone are timed: null if a trial is of none.
+	Seconds *float64 `json:"seconds"`
+	// SuccessMedian and SuccessP90 are of the seconds of the trials that succeed; null likewise.
+	SuccessMedian *float64 `json:"success_seconds_median"`
+	SuccessP90    *float64 `json:"success_seconds_p90"`
 }

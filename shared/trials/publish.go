@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/grade"
@@ -81,10 +82,13 @@ type Ended struct {
 	Trials   []string // keys of the objects with the lines of its trials, in their order
 	Items    uint64   // trials with a row in the output files
 	Looks    int      // that were decided
+	// Deployment has the prices of engines, and Roles are the run's counts by role.
+	Deployment config.Deployment
+	Roles      []record.RoleCounts
 }
 
 // Publish writes the files of the run, those that exist excepted, and returns the sums. They are
-// a function of the rows.
+// a function of the rows and of the prices.
 func (e Ended) Publish(ctx context.Context) (record.Trials, error) {
 	p := publisher{graded: len(e.Manifest.Config.Grades) > 0, sums: newSums(e.Manifest.Config)}
 	p.trials = open(ctx, e.Blobs, record.OutputKey(e.Manifest.Run, TrialsFile))
@@ -102,7 +106,12 @@ func (e Ended) Publish(ctx context.Context) (record.Trials, error) {
 	if err == nil && e.Manifest.Prunes() {
 		err = e.publishLooks(ctx, p.sums)
 	}
-	return p.sums.result(), err
+	if err == nil {
+		err = p.sums.priced(e.Manifest, e.Deployment)
+	}
+	out := p.sums.result()
+	out.JudgesUSD = judgesUSD(e.Deployment, e.Roles)
+	return out, err
 }
 
 // publishLooks writes the pruning log, and adds to the sums where variants were pruned.

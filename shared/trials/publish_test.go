@@ -95,11 +95,12 @@ func TestSumsOfVariants(t *testing.T) {
 	want := record.Trials{Tasks: 2, Trials: 8, Variants: []record.TrialVariant{
 		{Name: "plain", Trials: 4, Answered: 4, Scored: 4, ScoredTasks: 2, Score: num(0.5), StandardError: num(0.5),
 			Low: num(0.0945312057), High: num(0.9054687943), Worst: num(0.5), Best: num(0.5),
-			PromptTokens: 12, CompletionTokens: 8},
+			PromptTokens: 12, CompletionTokens: 8, SolvedTasks: 1, UntilSuccess: &record.UntilSuccess{Trials: 1}},
 		{Name: "terse", Trials: 4, Answered: 2, Failed: map[string]int{"too_long": 1},
 			Infrastructure: map[string]int{"engine": 1}, Ungraded: map[string]int{"unavailable": 1}, Scored: 2, ScoredTasks: 2,
 			Score: num(0.5), StandardError: num(0.5), Low: num(0.0945312057), High: num(0.9054687943),
-			Worst: num(0.25), Best: num(0.75), PromptTokens: 6, CompletionTokens: 4},
+			Worst: num(0.25), Best: num(0.75), PromptTokens: 6, CompletionTokens: 4, SolvedTasks: 1,
+			UntilSuccess: &record.UntilSuccess{Trials: 1}},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-8, 0)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -30,6 +30,7 @@ type variantSums struct {
 	// shares says that all scores are from 0 to 1, so that a trial without one has bounds, and
 	// binary that all are 0 or 1.
 	shares, binary bool
+	costs          costs
 }
 
 func newSums(c config.Run) *sums {
@@ -70,6 +71,7 @@ func (s *sums) add(f Fact, causes []grade.Cause) {
 	}
 	switch {
 	case f.Score != nil:
+		v.costs.add(task, f)
 		v.scores = append(v.scores, statistics.Score{Group: task, Value: *f.Score})
 		v.shares = v.shares && *f.Score >= 0 && *f.Score <= 1
 		v.binary = v.binary && (*f.Score == 0 || *f.Score == 1)
@@ -93,6 +95,23 @@ func count(of *map[string]int, name string) {
 		*of = map[string]int{}
 	}
 	(*of)[name]++
+}
+
+// priced fills in the models and the costs of the variants.
+func (s *sums) priced(m record.Manifest, d config.Deployment) error {
+	for n, v := range s.variants {
+		role, err := m.RoleOfModel(m.Config.Variants[n].Model)
+		var r record.Role
+		if err == nil {
+			r, err = m.Role(role)
+		}
+		if err != nil {
+			return err
+		}
+		v.Model = r.ModelURI
+		v.priced(d.ForPool(r.Pool).Engine)
+	}
+	return nil
 }
 
 // result returns the sums for the summary.

@@ -385,3 +385,41 @@ func TestReportSaysWhereAVariantWasPruned(t *testing.T) {
 		t.Errorf("%s\n%s", text.String(), page.String())
 	}
 }
+
+// Costs are in the text and on the page as soon as one is known; what is not known is a dash.
+func TestReportShowsWhatVariantsCost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1, "dear", "free")
+	f.trial("q", "dear", 0, 1)
+	f.trial("q", "free", 0, 0)
+	text := func() string {
+		var b, page bytes.Buffer
+		r := f.report()
+		if err := leaderboard.WriteText(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := leaderboard.WritePage(&page, r); err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(page.String(), `id="costs"`); has != r.HasCosts() {
+			t.Errorf("the page has costs: %t", has)
+		}
+		return b.String()
+	}
+	if got := text(); strings.Contains(got, "solved tasks") {
+		t.Errorf("costs of which nothing is known: %s", got)
+	}
+	num := func(x float64) *float64 { return &x }
+	v := &f.summary.Trials.Variants[0]
+	v.Model, v.TokensUSD, v.SolvedTasks, v.USDPerSolved = "large", num(3), 2, num(1.5)
+	v.UntilSuccess = &record.UntilSuccess{Trials: 1.25, USD: num(1.2), Seconds: num(7), SuccessMedian: num(4),
+		SuccessP90: num(6)}
+	f.summary.Trials.JudgesUSD = num(0.5)
+	got := strings.Join(strings.Fields(text()), " ")
+	for _, want := range []string{"dear large $3.00 2 $1.50 1.25 trials $1.20 7.00 s 4.00 s to 6.00 s",
+		"free – 0 – – – – –", "judges: $0.50"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+}

@@ -27,6 +27,7 @@ type page struct {
 // functions are those of the template.
 var functions = template.FuncMap{"number": number, "signed": signed, "probability": probability, "interval": interval,
 	"sum": sum, "perTrial": perTrial, "test": testName, "count": figures.Count[int], "pruned": prunedText,
+	"dollars": dollars, "until": until,
 	"percent": func(x *float64) float64 {
 		if x == nil {
 			return 0

@@ -27,6 +27,7 @@ type Report struct {
 	Trials       int                   `json:"trials"`
 	Replications int                   `json:"replications"`
 	Variants     []record.TrialVariant `json:"variants"` // the best first
+	JudgesUSD    *float64              `json:"judges_usd"`
 	// Reducer makes the score of a task of the scores of its trials, for Pairs and Flips. Reduced are
 	// the means of these scores; it is absent for the mean, which Variants have.
 	Reducer string    `json:"reducer"`

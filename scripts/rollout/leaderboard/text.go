@@ -3,6 +3,7 @@ package leaderboard
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -42,6 +43,10 @@ func WriteText(w io.Writer, r Report) error {
 			b.WriteString(prunedText(v) + "\n")
 		}
 	}
+	if r.HasCosts() {
+		b.WriteString("\n")
+		r.writeCosts(&b)
+	}
 	if len(r.Reduced) > 0 {
 		b.WriteString("\n")
 		table(&b, "variant\t"+r.Reducer+" of each task\t95 % interval\ttasks", func(row func(...string)) {
@@ -73,6 +78,62 @@ func WriteText(w io.Writer, r Report) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// HasCosts reports whether a variant has a price, or solves a task.
+func (r Report) HasCosts() bool {
+	return slices.ContainsFunc(r.Variants, func(v record.TrialVariant) bool {
+		return v.TokensUSD != nil || v.UntilSuccess != nil
+	})
+}
+
+// writeCosts writes what the variants cost, and what it takes to have a success.
+func (r Report) writeCosts(b *strings.Builder) {
+	const head = "variant\tmodel\ttokens\tsolved tasks\ta solved task\tuntil a success\tof tokens\tof time\t" +
+		"time of a success"
+	table(b, head, func(row func(...string)) {
+		for _, v := range r.Variants {
+			u := until(v)
+			row(line(v.Name), line(v.Model), dollars(v.TokensUSD), figures.Count(v.SolvedTasks), dollars(v.USDPerSolved),
+				u.Trials, u.Dollars, u.Seconds, u.Success)
+		}
+	})
+	if r.JudgesUSD != nil {
+		fmt.Fprintf(b, "judges: %s\n", dollars(r.JudgesUSD))
+	}
+	b.WriteString("until a success: the mean over the solved tasks; time is that of agents, of a success median to 90 %\n")
+}
+
+// untilTexts is a record.UntilSuccess for people.
+type untilTexts struct{ Trials, Dollars, Seconds, Success string }
+
+func until(v record.TrialVariant) untilTexts {
+	s := v.UntilSuccess
+	if s == nil {
+		return untilTexts{none, none, none, none}
+	}
+	out := untilTexts{strconv.FormatFloat(s.Trials, 'f', 2, 64) + " trials", dollars(s.USD), seconds(s.Seconds), none}
+	if s.SuccessMedian != nil {
+		out.Success = seconds(s.SuccessMedian) + " to " + seconds(s.SuccessP90)
+	}
+	return out
+}
+
+// none stands for a number that there is none of.
+const none = "–"
+
+func dollars(x *float64) string {
+	if x == nil {
+		return none
+	}
+	return figures.Dollars(*x)
+}
+
+func seconds(x *float64) string {
+	if x == nil {
+		return none
+	}
+	return strconv.FormatFloat(*x, 'f', 2, 64) + " s"
 }
 
 // prunedText says where a variant was pruned, how many of its trials were begun, and why.
