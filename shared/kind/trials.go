@@ -25,7 +25,8 @@ import (
 // Package trials has the formats.
 func trialsKind() Kind {
 	return Kind{Name: config.KindTrials, Executor: config.ExecutorInfer, ConfigOf: trialsConfig,
-		Complete: completeTrials, Roles: trialRoles, OwnLines: true, Appends: trialObjects, RoleOf: trialsRoleOf, Grow: appendTrials, Amend: amendTrials,
+		Complete: completeTrials, Roles: trialRoles, OwnLines: true,
+		Appends: trialObjects, RoleOf: trialsRoleOf, Grow: appendTrials, Amend: amendTrials,
 		AmendConfig: amendConfig, ShardOf: trialShard, Constraints: trialConstraints, Looks: trialLooks(),
 		Artifacts: trialsArtifacts, Facts: trialsFacts(), Retries: true}
 }

@@ -19,9 +19,10 @@ func priced() config.Deployment {
 	engine := func(price float64) config.Engine {
 		return config.Engine{PromptPrice: price, CompletionPrice: 10 * price}
 	}
-	return config.Deployment{Engines: map[string]config.Engine{"large": engine(1), "judge": engine(2)}, Pools: []config.Pool{
-		{Name: "default", Model: "small"}, {Name: "large", Model: "large", Engine: "large"},
-		{Name: "judges", Model: "wise", Engine: "judge"}}}
+	return config.Deployment{Engines: map[string]config.Engine{"large": engine(1), "judge": engine(2)},
+		Pools: []config.Pool{
+			{Name: "default", Model: "small"}, {Name: "large", Model: "large", Engine: "large"},
+			{Name: "judges", Model: "wise", Engine: "judge"}}}
 }
 
 // modelsRun is a run whose second variant has a model of its own, and its roles' counts.

@@ -52,7 +52,8 @@ func Read(ctx context.Context, run Run, o Options) (r Report, err error) {
 	}
 	r = Report{Run: sum.Run, Name: sum.Name, Phase: sum.Phase, Model: sum.Model, EndedAt: sum.EndedAt,
 		CostUSD: sum.CostUSD, Tasks: sum.Trials.Tasks, Trials: sum.Trials.Trials,
-		Replications: run.Manifest.Config.DesignOf().Replications, Variants: ranked(sum.Trials.Variants), JudgesUSD: sum.Trials.JudgesUSD,
+		Replications: run.Manifest.Config.DesignOf().Replications,
+		Variants:     ranked(sum.Trials.Variants), JudgesUSD: sum.Trials.JudgesUSD,
 		Flips: []Flip{}}
 	if o, err = o.of(r.Variants); err != nil {
 		return r, err
