@@ -53,6 +53,10 @@ type TrialColumn struct {
 	Score          *float64 `json:"score"`
 	Low            *float64 `json:"low"`
 	High           *float64 `json:"high"`
+	Model          string   `json:"model"`
+	TokensUSD      *float64 `json:"tokens_usd"`
+	SolvedTasks    int      `json:"solved_tasks"`
+	USDPerSolved   *float64 `json:"usd_per_solved_task"`
 }
 
 // TrialRow is a task.
@@ -173,7 +177,8 @@ func (k *knownGrid) columns(ctx context.Context, ports host.Ports, p status.Prog
 		v := sum.Variants[at]
 		g.Variants[n] = TrialColumn{Name: v.Name, Ended: true, Trials: v.Trials, Answered: v.Answered,
 			Failed: total(v.Failed), Infrastructure: total(v.Infrastructure), Pruned: v.Pruned, Scored: v.Scored,
-			ScoredTasks: v.ScoredTasks, Score: v.Score, Low: v.Low, High: v.High}
+			ScoredTasks: v.ScoredTasks, Score: v.Score, Low: v.Low, High: v.High, Model: v.Model,
+			TokensUSD: v.TokensUSD, SolvedTasks: v.SolvedTasks, USDPerSolved: v.USDPerSolved}
 	}
 	return nil
 }

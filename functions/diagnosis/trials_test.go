@@ -240,7 +240,8 @@ func TestGridOfEndedTrialsHasTheirSums(t *testing.T) {
 	score := 0.5
 	sum := record.Summary{Trials: &record.Trials{Variants: []record.TrialVariant{
 		{Name: "b", Trials: 2, Failed: map[string]int{"refused": 1, "too_long": 1}},
-		{Name: "a", Trials: 2, Answered: 1, Score: &score, Low: new(float64), High: &score}}}}
+		{Name: "a", Trials: 2, Answered: 1, Score: &score, Low: new(float64), High: &score, Model: "m", TokensUSD: &score,
+			SolvedTasks: 1, USDPerSolved: &score}}}}
 	hosttest.Put(t, f.ports, record.OutputKey(runA, record.SummaryFile), string(record.Encode(sum)))
 	rows, g := f.grid(0)
 	if want := []string{"0 task-0: anin=1 inin"}; !slices.Equal(rows, want) {
@@ -248,7 +249,8 @@ func TestGridOfEndedTrialsHasTheirSums(t *testing.T) {
 	}
 	if b, err := json.Marshal(g.Variants); err != nil || !strings.Contains(string(b),
 		`{"name":"a","ended":true,"trials":2,"answered":1,"failed":0,"infrastructure":0,"pruned":0,"scored":0,`+
-			`"scored_tasks":0,"score":0.5,"low":0,"high":0.5},{"name":"b","ended":true,"trials":2,"answered":0,"failed":2,`) {
+			`"scored_tasks":0,"score":0.5,"low":0,"high":0.5,"model":"m","tokens_usd":0.5,"solved_tasks":1,`+
+			`"usd_per_solved_task":0.5},{"name":"b","ended":true,"trials":2,"answered":0,"failed":2,`) {
 		t.Errorf("the variants are %s, %v", b, err)
 	}
 }

@@ -489,7 +489,8 @@ func TestDemoTrialsComparesItsVariants(t *testing.T) {
 	p.wantExit(0)
 	out := p.stdoutText() + p.stderrText()
 	for _, text := range []string{"completed: 301 of 600",
-		"terse: pruned after 34 of 200 trials", "steps − terse", "pass^k", "report.html"} {
+		"terse: pruned after 34 of 200 trials", "steps − terse", "pass^k", "report.html", "1.07 trials",
+		"$0.000038"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("the demo does not print %q:\n%s", text, out)
 		}

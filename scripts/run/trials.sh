@@ -30,6 +30,9 @@ model=$!
 trap 'kill "$model" 2> /dev/null || true; wait "$model" 2> /dev/null || true' EXIT
 read -r url < "$demo/model" || { echo "trials.sh: the model did not start" >&2; exit 1; }
 
+# Prices make the report say what each variant costs. They are in dollars a million tokens.
+printf '%s\n' 'schema_version = 1' '[engine]' 'prompt_price = 0.5' 'completion_price = 2' > "$demo/rollout.toml"
+
 # The config goes first, because a run starts as soon as its tasks are there. A
 # file counts as uploaded once it is renamed into the bucket.
 for file in trials.toml trials.jsonl; do

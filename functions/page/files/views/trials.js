@@ -1,7 +1,7 @@
 // The trials of a run: what each task came to under each variant, while the run goes on, and how the
 // variants compare once it has ended.
 import { html, nothing, svg } from "../vendor/lit-html-3.3.3/lit-html.js";
-import { count, figure, words } from "../format.js";
+import { count, dollars, figure, words } from "../format.js";
 import { name, wide } from "../parts.js";
 import { to } from "../route.js";
 
@@ -28,15 +28,20 @@ function leaderboard({ variants, graded }) {
   const known = variants.filter((v) => v.ended);
   if (!known.length) return nothing;
   const sorted = known.map((v) => v).sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
+  const models = new Set(known.map((v) => v.model)).size > 1, priced = known.some((v) => v.tokens_usd !== null);
   return wide("Variants, the best first", html`<table class="leaders"><thead><tr><th scope="col">variant</th>
+    ${models ? html`<th scope="col">model</th>` : nothing}
     ${graded ? html`<th scope="col" class="n">mean score</th><th scope="col" class="n">95 % interval</th><td></td>
-      <th scope="col" class="n">scored</th><th scope="col" class="n">tasks</th>` : nothing}
+      <th scope="col" class="n">scored</th><th scope="col" class="n">tasks</th><th scope="col" class="n">solved</th>` : nothing}
+    ${priced ? html`<th scope="col" class="n">tokens</th><th scope="col" class="n">a solved task</th>` : nothing}
     <th scope="col" class="n">answered</th><th scope="col" class="n">lost</th><th scope="col" class="n">faults</th>
     <th scope="col" class="n">left out</th></tr></thead><tbody>
     ${sorted.map((v) => html`<tr><th scope="row">${name(v.name)}</th>
+      ${models ? html`<td>${name(v.model)}</td>` : nothing}
       ${graded ? html`<td class="n">${figure(v.score)}</td>
         <td class="n">${v.low === null || v.high === null ? "–" : html`${figure(v.low)} to ${figure(v.high)}`}</td>
-        <td class="drawn">${interval(v)}</td><td class="n">${count(v.scored)}</td><td class="n">${count(v.scored_tasks)}</td>` : nothing}
+        <td class="drawn">${interval(v)}</td><td class="n">${count(v.scored)}</td><td class="n">${count(v.scored_tasks)}</td><td class="n">${count(v.solved_tasks)}</td>` : nothing}
+      ${priced ? html`<td class="n">${dollars(v.tokens_usd)}</td><td class="n">${dollars(v.usd_per_solved_task)}</td>` : nothing}
       <td class="n">${count(v.answered)}</td><td class="n">${count(v.failed)}</td><td class="n">${count(v.infrastructure)}</td>
       <td class="n">${count(v.pruned)}</td></tr>`)}</tbody></table>`);
 }
