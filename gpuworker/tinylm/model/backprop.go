@@ -32,7 +32,7 @@ const groupTokens = 512
 // NewBackprop returns a Backprop that uses up to threads goroutines.
 func NewBackprop(m *Model, threads int) *Backprop {
 	threads = max(threads, 1)
-	b := &Backprop{model: m, forward: newPacked(m.config), threads: make([]*backpropThread, threads)}
+	b := &Backprop{model: m, forward: newPacked(m.config, cut{}), threads: make([]*backpropThread, threads)}
 	for i := range b.threads {
 		b.threads[i] = newBackpropThread(b)
 	}
@@ -104,7 +104,7 @@ func (b *Backprop) check(batch []Sequence, g *Gradients, targets bool) error {
 
 // refresh packs the current parameters.
 func (b *Backprop) refresh(backward bool) {
-	b.forward.fill(b.model, len(b.threads))
+	b.forward.fill(b.model, cut{}, len(b.threads))
 	if !backward {
 		return
 	}

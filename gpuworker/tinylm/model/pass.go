@@ -24,6 +24,7 @@ type row struct {
 type pass struct {
 	model   *Model
 	weights *packed
+	cut     cut
 	kernels kernel.Set
 	scale   float32 // of attention scores: 1/√HeadSize
 	rows    []row
@@ -31,15 +32,17 @@ type pass struct {
 	x, n, q, k, v, o, gate, up []float32 // [blockRows, …]
 	scores                     []float32 // [Context]
 	out                        []float32 // [blockRows, Vocab]
+	block                      []float32 // own columns, for the exchange with other parts
 }
 
-func newPass(m *Model, weights *packed) *pass {
+func newPass(m *Model, weights *packed, cut cut) *pass {
 	c := m.config
 	attention := c.Heads * c.HeadSize
 	room := func(n int) []float32 { return make([]float32, blockRows*n) }
 	return &pass{
-		model: m, weights: weights, kernels: m.kernels, scale: float32(1 / math.Sqrt(float64(c.HeadSize))),
-		x: room(c.Width), n: room(c.Width), q: room(attention), k: room(attention), v: room(attention),
+		model: m, weights: weights, cut: cut, kernels: m.kernels,
+		scale: float32(1 / math.Sqrt(float64(c.HeadSize))),
+		x:     room(c.Width), n: room(c.Width), q: room(attention), k: room(attention), v: room(attention),
 		o: room(max(attention, c.Width)), gate: room(c.Hidden), up: room(c.Hidden),
 		scores: make([]float32, c.Context), out: room(c.Vocab),
 	}
@@ -50,8 +53,11 @@ func newPass(m *Model, weights *packed) *pass {
 func (p *pass) run(slots []Slot, logits [][]float32) error {
 	var outs [][]float32
 	flush := func() error {
-		p.forward()
-		err := p.logits(func(i int, row []float32) { copy(outs[i], row) })
+		err := p.forward()
+		if err != nil {
+			return err
+		}
+		err = p.logits(func(i int, row []float32) { copy(outs[i], row) })
 		p.rows, outs = p.rows[:0], outs[:0]
 		return err
 	}
@@ -78,21 +84,23 @@ func (p *pass) run(slots []Slot, logits [][]float32) error {
 }
 
 // forward runs p.rows through all layers, leaves the resulting states in p.x, and
-// adds the rows' keys and values to their sessions.
-func (p *pass) forward() {
+// adds the rows' keys and values to their sessions. Only an exchange can fail.
+func (p *pass) forward() error {
 	c, k, m := p.model.config, p.kernels, p.model
 	rowsN, w, attention := len(p.rows), c.Width, c.Heads*c.HeadSize
+	heads, own := p.cut.columns(c.Heads), p.cut.attention(c)
+	width, hidden := p.cut.columns(w), p.cut.columns(c.Hidden)
 	for i, r := range p.rows {
 		copy(p.x[i*w:(i+1)*w], m.embed[int(r.token)*w:])
 	}
 	for l := range m.layers {
 		par, wt := m.layers[l], p.weights.layers[l]
 		p.normalise(par.attentionNorm)
-		k.Product(p.q, attention, rows(p.n, w), wt.q, rowsN, w, attention, false)
-		k.Product(p.k, attention, rows(p.n, w), wt.k, rowsN, w, attention, false)
-		k.Product(p.v, attention, rows(p.n, w), wt.v, rowsN, w, attention, false)
+		k.Product(p.q[own.start:], attention, rows(p.n, w), wt.q, rowsN, w, own.len(), false)
+		k.Product(p.k[own.start:], attention, rows(p.n, w), wt.k, rowsN, w, own.len(), false)
+		k.Product(p.v[own.start:], attention, rows(p.n, w), wt.v, rowsN, w, own.len(), false)
 		for i, r := range p.rows {
-			for h := range c.Heads {
+			for h := heads.start; h < heads.end; h++ {
 				head := func(x []float32) []float32 {
 					at := i*attention + h*c.HeadSize
 					return x[at : at+c.HeadSize]
@@ -104,15 +112,32 @@ func (p *pass) forward() {
 			}
 			r.session.length = max(r.session.length, r.position+1)
 		}
-		k.Product(p.n, w, rows(p.o, attention), wt.o, rowsN, attention, w, false)
+		if err := p.gather(p.o, attention, c.HeadSize, rowsN); err != nil {
+			return err
+		}
+		k.Product(p.n[width.start:], w, rows(p.o, attention), wt.o, rowsN, attention, width.len(), false)
+		if err := p.gather(p.n, w, 1, rowsN); err != nil {
+			return err
+		}
 		k.Add(p.x[:rowsN*w], p.n[:rowsN*w])
 		p.normalise(par.mlpNorm)
-		k.Product(p.gate, c.Hidden, rows(p.n, w), wt.gate, rowsN, w, c.Hidden, false)
-		k.Product(p.up, c.Hidden, rows(p.n, w), wt.up, rowsN, w, c.Hidden, false)
-		k.SwiGLU(p.gate[:rowsN*c.Hidden], p.gate[:rowsN*c.Hidden], p.up[:rowsN*c.Hidden])
-		k.Product(p.n, w, rows(p.gate, c.Hidden), wt.down, rowsN, c.Hidden, w, false)
+		gate, up := p.gate[hidden.start:], p.up[hidden.start:]
+		k.Product(gate, c.Hidden, rows(p.n, w), wt.gate, rowsN, w, hidden.len(), false)
+		k.Product(up, c.Hidden, rows(p.n, w), wt.up, rowsN, w, hidden.len(), false)
+		for i := range rowsN {
+			at := i * c.Hidden
+			k.SwiGLU(gate[at:at+hidden.len()], gate[at:at+hidden.len()], up[at:at+hidden.len()])
+		}
+		if err := p.gather(p.gate, c.Hidden, 1, rowsN); err != nil {
+			return err
+		}
+		k.Product(p.n[width.start:], w, rows(p.gate, c.Hidden), wt.down, rowsN, c.Hidden, width.len(), false)
+		if err := p.gather(p.n, w, 1, rowsN); err != nil {
+			return err
+		}
 		k.Add(p.x[:rowsN*w], p.n[:rowsN*w])
 	}
+	return nil
 }
 
 // attend writes softmax(query·keys·scale)·values to out, over the first n
@@ -158,7 +183,11 @@ func (p *pass) logits(f func(i int, row []float32)) error {
 	if wanted == 0 {
 		return nil
 	}
-	k.Product(p.out, c.Vocab, rows(p.n, w), p.weights.head, wanted, w, c.Vocab, false)
+	own := p.cut.columns(c.Vocab)
+	k.Product(p.out[own.start:], c.Vocab, rows(p.n, w), p.weights.head, wanted, w, own.len(), false)
+	if err := p.gather(p.out, c.Vocab, 1, wanted); err != nil {
+		return err
+	}
 	for i := range wanted {
 		row := p.out[i*c.Vocab : (i+1)*c.Vocab]
 		if at := p.model.notFinite(row); at >= 0 {

@@ -23,11 +23,14 @@ type Runner struct {
 
 // NewRunner returns a Runner that uses up to threads goroutines.
 func NewRunner(m *Model, threads int) *Runner {
-	threads = max(threads, 1)
-	r := &Runner{model: m, weights: newPacked(m.config), passes: make([]*pass, threads)}
-	r.weights.fill(m, threads)
+	return newRunner(m, max(threads, 1), cut{})
+}
+
+func newRunner(m *Model, threads int, cut cut) *Runner {
+	r := &Runner{model: m, weights: newPacked(m.config, cut), passes: make([]*pass, threads)}
+	r.weights.fill(m, cut, threads)
 	for i := range r.passes {
-		r.passes[i] = newPass(m, r.weights)
+		r.passes[i] = newPass(m, r.weights, cut)
 	}
 	return r
 }
@@ -97,7 +100,9 @@ func (r *Runner) AllLogits(tokens []int32, logits func(position int, row []float
 		for i := start; i < min(start+blockRows, len(tokens)); i++ {
 			p.rows = append(p.rows, row{session: slot[0].Session, position: i, token: tokens[i], wantLogits: true})
 		}
-		p.forward()
+		if err := p.forward(); err != nil {
+			return err
+		}
 		if err := p.logits(func(i int, row []float32) { logits(start+i, row) }); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (q Sequence) attention(c Config) int {
 	return n
 }
 
-// span is a half-open range of positions.
+// span is a half-open range of positions or columns.
 type span struct{ start, end int }
 
 func (s span) len() int { return s.end - s.start }
