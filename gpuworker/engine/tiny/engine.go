@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"lukechampine.com/blake3"
 
@@ -31,9 +32,11 @@ import (
 
 // Config is an Engine's configuration.
 type Config struct {
-	Name      string // name of the served model. Example: "rollout/tiny"
-	Revision  string // revision of its weights; "" if unknown
-	Model     scheduler.Model
+	Name     string          // name of the served model. Example: "rollout/tiny"
+	Revision string          // revision of its weights; "" if unknown
+	Model    scheduler.Model // nil with Remote
+	// Remote generates the answers elsewhere, in place of Model.
+	Remote    Remote
 	Tokenizer *tokenizer.Tokenizer
 	// ChatTurns says that the model was trained on chats that
 	// Tokenizer.AppendTurn encodes. Without it, see Engine.ChatTokens.
@@ -45,18 +48,56 @@ type Config struct {
 	CompletionTokens int
 }
 
+// Remote generates answers outside the engine. Its methods are safe for concurrent use.
+type Remote interface {
+	Vocab() int
+	Context() int
+	Slots() int
+	// Generate returns the whole answer to a request that fits into the context. Faults
+	// are those of engine.Engine.
+	Generate(ctx context.Context, q GenerationRequest) (GenerationResult, error)
+}
+
+// Vocabulary is what generating needs to know of the tokens of a model. It does not change.
+type Vocabulary struct {
+	tokenizer *tokenizer.Tokenizer
+	size      int     // of the model's vocabulary
+	ends      []int32 // tokens that end an answer: all special tokens and the unused ones
+	unused    []int32 // ids of the model that the tokenizer does not have
+}
+
+// NewVocabulary returns the vocabulary of a model that has size tokens. A tokenizer with more
+// is an Invalid fault.
+func NewVocabulary(t *tokenizer.Tokenizer, size int) (*Vocabulary, error) {
+	if t.Vocab() > size {
+		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "use the tokenizer that the model was trained with",
+			Err: fmt.Errorf("the model has %d tokens, its tokenizer %d", size, t.Vocab())}
+	}
+	v := &Vocabulary{tokenizer: t, size: size}
+	for id := range int32(t.Vocab()) {
+		if t.SpecialName(id) != "" {
+			v.ends = append(v.ends, id)
+		}
+	}
+	for id := t.Vocab(); id < size; id++ {
+		v.unused = append(v.unused, int32(id))
+	}
+	v.ends = append(v.ends, v.unused...)
+	return v, nil
+}
+
 // Engine implements engine.Engine. It is safe for concurrent use.
 type Engine struct {
+	*Vocabulary
 	name             string
 	revision         string
-	model            scheduler.Model
-	tokenizer        *tokenizer.Tokenizer
+	model            interface{ Context() int } // the Model or the Remote
+	remote           Remote                     // nil without one
 	chatTurns        bool
-	defaultMaxTokens int64 // of a completion
-	sched            *scheduler.Scheduler
-	longestToken     int     // maximum length of a token in bytes
-	ends             []int32 // tokens that end an answer: all special tokens and the unused ones
-	unused           []int32 // ids of the model that the tokenizer does not have
+	defaultMaxTokens int64                // of a completion
+	sched            *scheduler.Scheduler // nil with a remote
+	closed           atomic.Bool
+	longestToken     int // maximum length of a token in bytes
 }
 
 // New starts an engine that serves the model. The caller must not use the model
@@ -64,27 +105,26 @@ type Engine struct {
 // Invalid fault.
 func New(cfg Config) (*Engine, error) {
 	t := cfg.Tokenizer
-	if t.Vocab() > cfg.Model.Vocab() {
-		return nil, &fault.Error{
-			Kind: fault.Invalid, Op: "the model " + cfg.Name, Remedy: "use the tokenizer that the model was trained with",
-			Err: fmt.Errorf("it has %d tokens, its tokenizer %d", cfg.Model.Vocab(), t.Vocab()),
-		}
-	}
 	e := &Engine{
-		name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, chatTurns: cfg.ChatTurns,
+		name: cfg.Name, revision: cfg.Revision, remote: cfg.Remote, chatTurns: cfg.ChatTurns,
 		defaultMaxTokens: int64(cmp.Or(cfg.CompletionTokens, 16)),
+	}
+	var size int
+	if cfg.Remote != nil {
+		e.model, size = cfg.Remote, cfg.Remote.Vocab()
+	} else {
+		e.model, size = cfg.Model, cfg.Model.Vocab()
+	}
+	var err error
+	if e.Vocabulary, err = NewVocabulary(t, size); err != nil {
+		return nil, fault.Wrap(err, "the model %s", cfg.Name)
 	}
 	for id := range int32(t.Vocab()) {
 		e.longestToken = max(e.longestToken, len(t.Piece(id)))
-		if t.SpecialName(id) != "" {
-			e.ends = append(e.ends, id)
-		}
 	}
-	for id := t.Vocab(); id < cfg.Model.Vocab(); id++ {
-		e.unused = append(e.unused, int32(id))
+	if cfg.Remote == nil {
+		e.sched = scheduler.New(cfg.Model, cfg.Batch)
 	}
-	e.ends = append(e.ends, e.unused...)
-	e.sched = scheduler.New(cfg.Model, cfg.Batch)
 	return e, nil
 }
 
@@ -95,16 +135,26 @@ func (e *Engine) Name() string { return e.name }
 func (e *Engine) Revision() string { return e.revision }
 
 // Vocab returns the size of the model's vocabulary.
-func (e *Engine) Vocab() int { return e.model.Vocab() }
+func (e *Engine) Vocab() int { return e.size }
 
 // Context returns the maximum number of tokens of prompt and answer together.
 func (e *Engine) Context() int { return e.model.Context() }
 
 // Slots returns the maximum number of requests that run at once.
-func (e *Engine) Slots() int { return e.sched.Slots() }
+func (e *Engine) Slots() int {
+	if e.remote != nil {
+		return e.remote.Slots()
+	}
+	return e.sched.Slots()
+}
 
-// Stats returns the scheduler's statistics.
-func (e *Engine) Stats() scheduler.Stats { return e.sched.Stats() }
+// Stats returns the scheduler's statistics; zero with a Remote.
+func (e *Engine) Stats() scheduler.Stats {
+	if e.remote != nil {
+		return scheduler.Stats{}
+	}
+	return e.sched.Stats()
+}
 
 // ChatTurns reports whether chats are encoded as turns; see ChatTokens.
 func (e *Engine) ChatTurns() bool { return e.chatTurns }
@@ -210,7 +260,7 @@ func (e *Engine) alive(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", e.name)
 	}
-	if e.sched.Closed() {
+	if e.closed.Load() {
 		return fault.WithKind(fault.Unavailable, errors.New("the engine is closed"), "%s", e.name)
 	}
 	return nil
@@ -227,7 +277,10 @@ func (e *Engine) Ready(ctx context.Context) (string, error) {
 // Close stops the engine. Requests in progress and later ones return an
 // Unavailable fault. Further calls do nothing.
 func (e *Engine) Close() error {
-	e.sched.Close()
+	e.closed.Store(true)
+	if e.sched != nil {
+		e.sched.Close()
+	}
 	return nil
 }
 

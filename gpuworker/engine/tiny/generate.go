@@ -55,11 +55,12 @@ func (e *Engine) Generate(ctx context.Context, q GenerationRequest) (GenerationR
 	if q.Max < 0 || len(q.Prompt) == 0 || len(q.Prompt)+q.Max > e.Context() {
 		return GenerationResult{}, e.tooLong(int64(len(q.Prompt)), int64(q.Max), false)
 	}
-	g := &generation{
-		e: e, q: q, text: detokenizer{stops: q.Stop, keep: q.KeepStop},
-		sampler: sampling.New(q.Sampling, q.Seed, e.Vocab(), q.Prompt),
+	if e.remote != nil {
+		out, err := e.remote.Generate(ctx, q)
+		return out, fault.Wrap(err, "%s", e.name)
 	}
-	job := &scheduler.Job{Prompt: q.Prompt, NextToken: g.nextToken}
+	g := e.Begin(q)
+	job := &scheduler.Job{Prompt: q.Prompt, NextToken: g.Next}
 	if q.PromptLogprobs {
 		job.OnPromptLogits = g.promptLogits
 	}
@@ -67,13 +68,13 @@ func (e *Engine) Generate(ctx context.Context, q GenerationRequest) (GenerationR
 	if err != nil {
 		return GenerationResult{}, e.withUsage(err, g)
 	}
-	g.out.Times = times
-	g.out.Usage = engine.Usage{PromptTokens: int64(len(q.Prompt)), CompletionTokens: g.generated.Load()}
-	return g.out, nil
+	out := g.Result()
+	out.Times = times
+	return out, nil
 }
 
 // withUsage wraps an error with the model's name and the usage so far.
-func (e *Engine) withUsage(err error, g *generation) error {
+func (e *Engine) withUsage(err error, g *Generation) error {
 	if fault.Is(err, fault.Corrupt) && fault.ClassOf(err) == "" {
 		err = &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err}
 	}
@@ -86,10 +87,9 @@ func (e *Engine) withUsage(err error, g *generation) error {
 	return err
 }
 
-// generation is the state of an answer. Until the job ends, only the scheduler's
-// goroutine may use it, except generated.
-type generation struct {
-	e         *Engine
+// Generation is the state of an answer. One goroutine at a time may use it.
+type Generation struct {
+	v         *Vocabulary
 	q         GenerationRequest
 	sampler   *sampling.Sampler
 	text      detokenizer
@@ -101,36 +101,51 @@ type generation struct {
 	out       GenerationResult
 }
 
-// nextToken draws the next token and emits its text. It implements
-// scheduler.Job.NextToken.
-func (g *generation) nextToken(logits []float32) (int32, bool, error) {
+// Begin returns the state of a new answer. Max and Prompt must fit into the context.
+func (v *Vocabulary) Begin(q GenerationRequest) *Generation {
+	return &Generation{
+		v: v, q: q, text: detokenizer{stops: q.Stop, keep: q.KeepStop},
+		sampler: sampling.New(q.Sampling, q.Seed, v.size, q.Prompt),
+	}
+}
+
+// Next draws the next token and emits its text. It implements scheduler.Job.NextToken.
+func (g *Generation) Next(logits []float32) (id int32, more bool, err error) {
 	if g.q.Max == 0 {
 		g.finish("length", "", false)
 		return scheduler.NoToken, false, nil
 	}
-	generated := int(g.generated.Load()) + 1
-	ignoreStops := generated <= g.q.Min
-	excluded := g.e.unused
-	if g.q.IgnoreEOS || ignoreStops {
-		excluded = g.e.ends
+	excluded := g.v.unused
+	if g.q.IgnoreEOS || g.ignoresStops() {
+		excluded = g.v.ends
 	}
-	id, err := g.sampler.Next(logits, excluded)
+	id, err = g.sampler.Next(logits, excluded)
 	if err != nil {
 		return scheduler.NoToken, false, err
 	}
-	g.generated.Store(int64(generated))
+	return id, g.add(id, logits), nil
+}
+
+// ignoresStops reports whether the next token is one of the first Min.
+func (g *Generation) ignoresStops() bool { return int(g.generated.Load()) < g.q.Min }
+
+// add adds a token that was drawn from the logits to the answer, and emits its text. It
+// reports whether the answer goes on. Without log probabilities the logits may be nil.
+func (g *Generation) add(id int32, logits []float32) (more bool) {
+	ignoreStops := g.ignoresStops()
+	generated := int(g.generated.Add(1))
 	if g.q.Logprobs >= 0 {
-		g.tokens = append(g.tokens, g.e.token(id, logits, g.q.Logprobs, g.offset+g.text.runes))
+		g.tokens = append(g.tokens, g.v.token(id, logits, g.q.Logprobs, g.offset+g.text.runes))
 	}
 	if !ignoreStops && g.isEnd(id) {
 		text, _ := g.text.end(false)
 		g.finish("stop", text, true)
-		return id, false, nil
+		return false
 	}
-	text, stopped := g.text.add(g.e.tokenizer.Piece(id), ignoreStops)
+	text, stopped := g.text.add(g.v.tokenizer.Piece(id), ignoreStops)
 	if stopped {
 		g.finish("stop", text, false)
-		return id, false, nil
+		return false
 	}
 	if generated == g.q.Max {
 		rest, stopped := g.text.end(ignoreStops)
@@ -139,21 +154,53 @@ func (g *generation) nextToken(logits []float32) (int32, bool, error) {
 			finish = "stop"
 		}
 		g.finish(finish, text+rest, false)
-		return id, false, nil
+		return false
 	}
 	g.emit(text, "")
-	return id, true, nil
+	return true
+}
+
+// Result returns the answer, once it is complete.
+func (g *Generation) Result() GenerationResult {
+	out := g.out
+	out.Usage = engine.Usage{PromptTokens: int64(len(g.q.Prompt)), CompletionTokens: g.generated.Load()}
+	return out
+}
+
+// Replay returns the answer whose tokens were drawn elsewhere for the same request. It is
+// Corrupt if the tokens are not those of a complete answer, and Invalid if the request asks
+// for log probabilities, which tokens do not tell.
+func (v *Vocabulary) Replay(q GenerationRequest, tokens []int32) (GenerationResult, error) {
+	if q.Logprobs >= 0 {
+		return GenerationResult{}, fault.New(fault.Invalid, "log probabilities of tokens that were drawn elsewhere")
+	}
+	g := v.Begin(q)
+	more := q.Max > 0
+	if !more {
+		g.finish("length", "", false)
+	}
+	for i, id := range tokens {
+		if !more || id < 0 || int(id) >= v.size {
+			return GenerationResult{}, fault.New(fault.Corrupt, "token %d of %d is %d: the answer ended before it, or the "+
+				"vocabulary lacks it", i, len(tokens), id)
+		}
+		more = g.add(id, nil)
+	}
+	if more {
+		return GenerationResult{}, fault.New(fault.Corrupt, "%d tokens are not a complete answer", len(tokens))
+	}
+	return g.Result(), nil
 }
 
 // isEnd reports whether the token ends the answer: a special token or a stop
 // token. The answer's text does not include it.
-func (g *generation) isEnd(id int32) bool {
-	return g.e.tokenizer.SpecialName(id) != "" || slices.Contains(g.q.StopIDs, id)
+func (g *Generation) isEnd(id int32) bool {
+	return g.v.tokenizer.SpecialName(id) != "" || slices.Contains(g.q.StopIDs, id)
 }
 
 // emit adds text and the pending tokens to the result, and passes them to
 // OnDelta.
-func (g *generation) emit(text, finish string) {
+func (g *Generation) emit(text, finish string) {
 	g.out.Text += text
 	g.out.Tokens = append(g.out.Tokens, g.tokens...)
 	g.out.Finish = finish
@@ -170,7 +217,7 @@ func (g *generation) emit(text, finish string) {
 
 // finish emits the last delta. ended says that a token ended the answer; a special
 // token has no bytes, and its log probability is omitted.
-func (g *generation) finish(reason, text string, ended bool) {
+func (g *Generation) finish(reason, text string, ended bool) {
 	if ended && len(g.tokens) > 0 && len(g.tokens[len(g.tokens)-1].Bytes) == 0 {
 		g.tokens = g.tokens[:len(g.tokens)-1]
 	}
@@ -179,12 +226,12 @@ func (g *generation) finish(reason, text string, ended bool) {
 
 // promptLogits records the log probability of the prompt's token at+1. It
 // implements scheduler.Job.OnPromptLogits.
-func (g *generation) promptLogits(at int, logits []float32) error {
+func (g *Generation) promptLogits(at int, logits []float32) error {
 	if err := sampling.CheckFinite(logits); err != nil {
 		return err
 	}
 	if at == 0 {
-		piece := g.e.tokenizer.Piece(g.q.Prompt[0])
+		piece := g.v.tokenizer.Piece(g.q.Prompt[0])
 		g.out.Prompt = append(g.out.Prompt, openaireq.Token{Bytes: piece, First: true})
 		g.prompt.add(piece, true)
 	}
@@ -194,17 +241,17 @@ func (g *generation) promptLogits(at int, logits []float32) error {
 		return nil
 	}
 	id := g.q.Prompt[at+1]
-	g.out.Prompt = append(g.out.Prompt, g.e.token(id, logits, g.q.Logprobs, g.prompt.runes))
-	g.prompt.add(g.e.tokenizer.Piece(id), true)
+	g.out.Prompt = append(g.out.Prompt, g.v.token(id, logits, g.q.Logprobs, g.prompt.runes))
+	g.prompt.add(g.v.tokenizer.Piece(id), true)
 	return nil
 }
 
 // token returns a token with its log probability and its alternatives.
-func (e *Engine) token(id int32, logits []float32, top, offset int) openaireq.Token {
+func (v *Vocabulary) token(id int32, logits []float32, top, offset int) openaireq.Token {
 	logprob, best := sampling.Logprobs(logits, id, top)
-	t := openaireq.Token{Bytes: e.tokenizer.Piece(id), Logprob: logprob, Offset: offset}
+	t := openaireq.Token{Bytes: v.tokenizer.Piece(id), Logprob: logprob, Offset: offset}
 	for _, b := range best {
-		t.Top = append(t.Top, openaireq.Alternative{Bytes: e.tokenizer.Piece(b.ID), Logprob: b.Logprob})
+		t.Top = append(t.Top, openaireq.Alternative{Bytes: v.tokenizer.Piece(b.ID), Logprob: b.Logprob})
 	}
 	return t
 }
