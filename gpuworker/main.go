@@ -9,12 +9,13 @@ import (
 
 	"rollout/gpuworker/cli"
 	"rollout/gpuworker/isolation"
+	"rollout/gpuworker/pipeline/rank"
 	"rollout/gpuworker/process"
 	"rollout/shared/embedded/machine"
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
+	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) || rank.Main(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())

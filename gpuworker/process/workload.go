@@ -12,6 +12,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/executors/pipeline"
 	"rollout/gpuworker/executors/train"
 	"rollout/gpuworker/grading"
 	"rollout/gpuworker/online"
@@ -48,12 +49,15 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return trainings{o}, func() {}, nil
 	}
 	o.Deployment = o.Deployment.ForPool(o.Pool)
+	if o.Deployment.Pool(o.Pool).Pipelined() { // instead of the servers of [engine]
+		o.Deployment.Engine = o.Deployment.Engine.WithURLs([]string{config.EngineTiny})
+	}
 	var err error
 	o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers()))
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := ConnectEngine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
+	e, pipelined, err := o.openEngine(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,8 +82,26 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil
 	}}
 	meterServers(limited, o.Ports)
-	a := inference{limited, services, o, x, e, o.newAgents(ctx)}
-	return a, func() { _ = errors.Join(a.agents.close(), plugins.Close(), e.Close()) }, nil
+	a := inference{limited, services, o, x, e, o.newAgents(ctx), pipelined}
+	closeEngine := e.Close
+	if pipelined != nil {
+		closeEngine = pipelined.Close
+	}
+	return a, func() { _ = errors.Join(a.agents.close(), plugins.Close(), closeEngine()) }, nil
+}
+
+// openEngine returns the engine of the pool, and the pipeline behind it if it has one.
+func (o Options) openEngine(ctx context.Context) (engine.Engine, *pipeline.Pipeline, error) {
+	pool := o.Deployment.Pool(o.Pool)
+	if !pool.Pipelined() {
+		e, err := ConnectEngine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
+		return e, nil, err
+	}
+	p, err := pipeline.New(pipeline.Config{Pipeline: o.Deployment.Pipeline, Model: pool.Model, Log: o.Ports.Log})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.Engine(), p, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for
@@ -94,6 +116,8 @@ type inference struct {
 	current *atomic.Pointer[infer.Executor] // of the worker that runs now
 	engine  engine.Engine                   // without what observes it
 	agents  agents
+	// pipeline is behind the engine; nil without one.
+	pipeline *pipeline.Pipeline
 }
 
 func (a inference) executor(ctx context.Context) worker.Executor {
@@ -104,6 +128,9 @@ func (a inference) executor(ctx context.Context) worker.Executor {
 		Log:     p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
 	a.current.Store(x)
+	if a.pipeline != nil {
+		return a.withAgents(a.pipeline.Executor(x))
+	}
 	return a.withAgents(x)
 }
 

@@ -160,6 +160,8 @@ var Rules = []Rule{
 		"shared/core/servers", "shared/fault", "shared/hub/...", "shared/models", "shared/clock", "shared/memory",
 		"shared/retry"}},
 	{Packages: "gpuworker/online", Imports: gpuworker},
+	{Packages: "gpuworker/pipeline/...", Imports: []string{"gpuworker/engine/...", "gpuworker/pipeline/...",
+		"gpuworker/tinylm/...", "shared/core/pipeline", "shared/fault"}},
 	{Packages: "gpuworker/plugin/...", Imports: []string{"gpuworker/isolation", "gpuworker/plugin/...", "shared/config",
 		"shared/core/identity", "shared/fault", "shared/observe/...", "shared/record"}},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},

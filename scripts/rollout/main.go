@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"rollout/gpuworker/isolation"
+	"rollout/gpuworker/pipeline/rank"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
@@ -13,7 +14,7 @@ import (
 )
 
 func main() {
-	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) {
+	if machine.RunGPUProbe(os.Args) || isolation.Main(os.Args) || rank.Main(os.Args) {
 		return
 	}
 	process.TuneMemory(machine.MemoryLimit())

@@ -51,6 +51,12 @@ func (d Deployment) check(c *checker) {
 	d.Engine.check(c, "engine")
 	d.checkEngines(c)
 	checkPools(c, d.Pools, d.Cloud.Provider)
+	d.Pipeline.check(c, "pipeline")
+	for i, p := range d.Pools {
+		if p.Pipelined() {
+			p.checkPipelined(c, element("pool", i), d.Cloud.Provider, d.Pipeline.Stage)
+		}
+	}
 	for i, name := range d.Secrets {
 		c.label(element("secrets", i), name, maxSecret, "")
 	}
@@ -249,8 +255,8 @@ func checkPools(c *checker, pools []Pool, provider string) {
 		}
 		c.text(at+".model", p.Model, maxText)
 		c.text(at+".revision", p.Revision, maxText)
-		if p.Executor != "" && p.Executor != ExecutorInfer && !p.Trains() {
-			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain})
+		if p.Executor != "" && p.Executor != ExecutorInfer && !p.Trains() && !p.Pipelined() {
+			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain, ExecutorPipeline})
 		}
 		checkMachines(c, at+".machines", p.Machines, provider)
 		p.checkProvisioning(c, at+".provisioning", provider)

@@ -61,6 +61,7 @@ func DefaultDeployment() Deployment {
 		Health:        DefaultHealth(),
 		Worker:        DefaultWorker(),
 		Online:        DefaultOnline(),
+		Pipeline:      DefaultPipeline(),
 		Notify:        DefaultNotify(),
 		Defaults:      DefaultRun(),
 	}

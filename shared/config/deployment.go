@@ -24,6 +24,8 @@ type Deployment struct {
 	// Engines are further engines, by the names by which pools name them.
 	Engines map[string]Engine `toml:"engines"`
 	Pools   []Pool            `toml:"pool"`
+	// Pipeline is for pools with ExecutorPipeline.
+	Pipeline Pipeline `toml:"pipeline"`
 	// Graders are the scoring services that the graders of runs may name.
 	Graders map[string]GraderService `toml:"graders"`
 	// Plugins are the plugins that workers load.
@@ -206,7 +208,8 @@ type Pool struct {
 	Model    string `toml:"model"`
 	Revision string `toml:"revision"` // of the model; optional; part of the model's identity
 	Engine   string `toml:"engine"`   // name of an entry of Deployment.Engines; "" is Deployment.Engine
-	Executor string `toml:"executor"` // ExecutorInfer or ExecutorTrain; default: ExecutorInfer
+	// Executor is ExecutorInfer, ExecutorTrain or ExecutorPipeline; default: ExecutorInfer.
+	Executor string `toml:"executor"`
 	// Machines is MachinesGroup or, on Google Cloud, MachinesCloudRun; default:
 	// MachinesGroup.
 	Machines string `toml:"machines"`
@@ -230,6 +233,9 @@ type Pool struct {
 const (
 	ExecutorInfer = "infer" // answers prompts with an engine
 	ExecutorTrain = "train" // trains ModelTiny; needs no engine
+	// ExecutorPipeline answers prompts with ModelTiny or a stand-in for a generator of
+	// latents, in a group of processes.
+	ExecutorPipeline = "pipeline"
 )
 
 // Machines of pools in a cloud.
@@ -251,6 +257,9 @@ func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
 // Limited reports whether the pool's workers share a limit of the config.
 func (p Pool) Limited() bool { return p.RequestsPerMinute > 0 || p.TokensPerMinute > 0 }
 
+// Pipelined reports whether each worker of the pool is a group of processes.
+func (p Pool) Pipelined() bool { return p.Executor == ExecutorPipeline }
+
 // LearnsLimits reports whether the pool's workers share the limits that their server
 // states, or that its refusals show. That takes one server for all of them: of several,
 // each may have limits of its own, and where each worker has a machine, perMachine, so
@@ -258,7 +267,7 @@ func (p Pool) Limited() bool { return p.RequestsPerMinute > 0 || p.TokensPerMinu
 func (d Deployment) LearnsLimits(pool string, perMachine bool) bool {
 	p, e := d.Pool(pool), d.ForPool(pool).Engine
 	servers := e.Servers()
-	if p.Trains() || p.IgnoreServerLimits || e.InProcess() || len(servers) != 1 {
+	if p.Trains() || p.Pipelined() || p.IgnoreServerLimits || e.InProcess() || len(servers) != 1 {
 		return false
 	}
 	at, err := url.Parse(servers[0])
