@@ -263,6 +263,8 @@ func baseOf(name, path string) map[string]any {
 		first):
 		base["kind"] = KindRollout
 		base["reflection"] = map[string]any{}
+	case first == "pipeline":
+		base["pipeline"] = map[string]any{"stage": StageLatent}
 	case first == "design", first == "variant":
 		base["kind"] = KindTrials
 	case first == "pruning", strings.HasPrefix(path, "defaults.pruning."):

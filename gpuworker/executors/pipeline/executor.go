@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/tiny"
@@ -220,7 +219,7 @@ func (p *Pipeline) end(g *stage0.Group, abandoned bool) {
 // report logs how well the stages have overlapped.
 func (x *executor) report(ctx context.Context, g *stage0.Group, s *worker.Shard) {
 	r, dropped := g.Report()
-	x.p.cfg.Log.InfoContext(ctx, "pipeline", "run", s.Manifest.Run, "shard", s.Index, "signature", string(r.Signature),
-		"overlap_score", r.OverlapScore, "period", r.Period.Round(time.Microsecond), "stage0", r.Stage0.Round(time.Microsecond),
-		"stage1", r.Stage1.Round(time.Microsecond), "mesh_idle", r.Idle.Round(time.Microsecond), "dropped", dropped)
+	x.p.cfg.Log.DebugContext(ctx, "pipeline", "run", s.Manifest.Run, "shard", s.Index,
+		"signature", string(r.Signature), "overlap_score", r.OverlapScore, "period", r.Period, "stage0", r.Stage0,
+		"stage1", r.Stage1, "mesh_idle", r.Idle, "dropped", dropped)
 }

@@ -76,8 +76,8 @@ type World struct {
 // Internal before it sends anything, as the mesh works in its own group.
 func (w *World) AllGather(own []byte) ([][]byte, error) {
 	if w.started {
-		return nil, fault.New(fault.Internal, "rank %d: group_used=%s, expected_group=%s: only the start may gather from all ranks",
-			w.Rank, WorldName, MeshName)
+		return nil, fault.New(fault.Internal, "rank %d: group_used=%s, expected_group=%s: only the start may gather "+
+			"from all ranks", w.Rank, WorldName, MeshName)
 	}
 	if w.Rank > 0 {
 		if err := w.peers[0].SendBlock(wire.KindWorld, 0, own); err != nil {

@@ -40,8 +40,8 @@ func ReadSetup(r *bufio.Reader) (Setup, error) {
 		return s, fault.Wrap(err, "read the setup of a rank")
 	}
 	if s.Rank < 1 || s.Rank >= s.Ranks || s.Timeout <= 0 {
-		return s, fault.New(fault.Invalid, "rank %d of %d with a timeout of %v: ranks are 1 to %d", s.Rank, s.Ranks, s.Timeout,
-			s.Ranks-1)
+		return s, fault.New(fault.Invalid, "rank %d of %d with a timeout of %v: ranks are 1 to %d", s.Rank, s.Ranks,
+			s.Timeout, s.Ranks-1)
 	}
 	return s, nil
 }
@@ -107,7 +107,8 @@ func (h Handles) Close() {
 // Join connects a rank of the mesh: it listens, says where on out, learns the other
 // addresses from in, connects to lower ranks and waits for the others. It then compares the
 // ranks' settings.
-func Join(ctx context.Context, s Setup, in *bufio.Reader, out io.Writer, c wire.Contract, own Parity) (h Handles, err error) {
+func Join(ctx context.Context, s Setup, in *bufio.Reader, out io.Writer, c wire.Contract, own Parity) (
+	h Handles, err error) {
 	config, err := s.Credential.Config()
 	if err != nil {
 		return Handles{}, err
@@ -159,8 +160,8 @@ func Join(ctx context.Context, s Setup, in *bufio.Reader, out io.Writer, c wire.
 		if err != nil || from.Session != s.Session || from.To != s.Rank || from.From < 0 || from.From >= s.Ranks ||
 			conns[from.From] != nil || from.From == s.Rank {
 			_ = conn.Close()
-			return Handles{}, fault.New(fault.Corrupt, "rank %d: a connection from rank %d to rank %d of another session or twice: %v",
-				s.Rank, from.From, from.To, err)
+			return Handles{}, fault.New(fault.Corrupt, "rank %d: a connection from rank %d to rank %d of another session or "+
+				"twice: %v", s.Rank, from.From, from.To, err)
 		}
 		conns[from.From] = conn
 	}

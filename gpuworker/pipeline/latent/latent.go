@@ -128,7 +128,8 @@ func (c *chunk) Prepare() (*wire.Envelope, error) {
 		wire.Int64s(wire.KeySteps, []int64{1000, 750, 500, 250}),
 	}
 	if c.engine.Regime.NeedsContext() {
-		e.Tensors = append(e.Tensors, wire.BF16s(wire.KeyContext, noise(c.body, "context", size), Frames, Channels, Height, Width))
+		anchor := noise(c.body, "context", size)
+		e.Tensors = append(e.Tensors, wire.BF16s(wire.KeyContext, anchor, Frames, Channels, Height, Width))
 	}
 	return e, nil
 }

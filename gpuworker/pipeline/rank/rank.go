@@ -99,8 +99,8 @@ func Run(ctx context.Context, in io.Reader, out, log io.Writer, hooks Hooks) err
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
 	}()
-	err = stage1.Run(ctx, stage1.Options{Handles: h, Contract: contract, Generator: g, Timeout: s.Timeout, Digest: s.Digest,
-		Log: logger, Reached: hooks.Reached})
+	err = stage1.Run(ctx, stage1.Options{Handles: h, Contract: contract, Generator: g, Timeout: s.Timeout,
+		Digest: s.Digest, Log: logger, Reached: hooks.Reached})
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -381,7 +381,8 @@ func (g *Group) receive(conn *link.Conn) (*wire.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, fault.WithKind(fault.Unavailable, &group.TerminatedError{Action: e.Action, Reason: e.Reason}, "the mesh ended")
+		end := &group.TerminatedError{Action: e.Action, Reason: e.Reason}
+		return nil, fault.WithKind(fault.Unavailable, end, "the mesh ended")
 	}
 	r, err := wire.ReadResult(body, h, g.o.Contract)
 	if err != nil {

@@ -63,8 +63,8 @@ func (g *Generator) read(e *wire.Envelope) (requests []request, prompts [][]int3
 		return nil, nil, fault.WithKind(fault.Corrupt, err, "the requests")
 	}
 	if len(requests) != len(prompts) || len(requests) != e.Height || len(requests) > ChunkPrompts {
-		return nil, nil, fault.New(fault.Corrupt, "%d requests for %d prompts: at most %d in a chunk", len(requests), len(prompts),
-			ChunkPrompts)
+		return nil, nil, fault.New(fault.Corrupt, "%d requests for %d prompts: at most %d in a chunk", len(requests),
+			len(prompts), ChunkPrompts)
 	}
 	for i, q := range requests {
 		if err := q.Sampling.Check(c.Vocab); err != nil {

@@ -232,7 +232,8 @@ func split(tokens, lengths wire.Tensor, vocab int) ([][]int32, error) {
 		part := make([]int32, n)
 		for k, t := range all[:n] {
 			if t < 0 || t >= int64(vocab) {
-				return nil, fault.New(fault.Corrupt, "sequence %d has the token %d: the vocabulary has ids 0 to %d", i, t, vocab-1)
+				return nil, fault.New(fault.Corrupt, "sequence %d has the token %d: the vocabulary has ids 0 to %d", i, t,
+					vocab-1)
 			}
 			part[k] = int32(t)
 		}
