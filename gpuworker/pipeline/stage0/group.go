@@ -13,6 +13,7 @@ package stage0
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -60,6 +61,7 @@ type Options struct {
 	Digest   bool
 	Source   Source
 	Log      *slog.Logger
+	Stderr   io.Writer // gets the messages of the ranks; nil is this process's standard error
 	// Reached is an optional hook, called at each point before rank 0 goes on.
 	Reached func(point string, ids pipeline.IDs)
 }

@@ -45,7 +45,9 @@ func (g *Group) start(ctx context.Context) (err error) {
 	in, out := make([]io.Writer, g.o.Ranks+1), make([]*bufio.Reader, g.o.Ranks+1)
 	for rank := 1; rank <= g.o.Ranks; rank++ {
 		cmd := exec.Command(g.o.Command[0], g.o.Command[1:]...) // #nosec G204 -- this program
-		cmd.Stderr = os.Stderr
+		if cmd.Stderr = g.o.Stderr; cmd.Stderr == nil {
+			cmd.Stderr = os.Stderr
+		}
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			return fault.WithKind(fault.Internal, err, "start rank %d", rank)

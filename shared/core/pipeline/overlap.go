@@ -77,7 +77,7 @@ func Measure(ts []Timing) Report {
 	switch decode := median(decodes); {
 	case r.Idle*10 <= r.Period:
 		r.Signature = Stage1Bound
-	case median(inFlight) <= 1 && median(ready) == 0 && r.Idle >= decode:
+	case r.OverlapScore < PassScore && median(inFlight) <= 1 && median(ready) == 0 && r.Idle >= decode:
 		r.Signature = SchedulingBug
 	default:
 		r.Signature = Stage0Bound

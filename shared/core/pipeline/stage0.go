@@ -43,6 +43,7 @@ const (
 type Stage0 struct {
 	epoch, nextCall, nextChunk int64
 	inFlight, ready            []Chunk
+	sentLast                   bool // no decode and no wait since the last send
 	results                    Order
 }
 
@@ -50,12 +51,14 @@ type Stage0 struct {
 func (s *Stage0) Next(pending bool) Step {
 	switch {
 	// Before the decode: the mesh works during it. With room for a result, as the mesh may
-	// read no further before it has sent one.
-	case pending && len(s.inFlight) < DIn && s.CanReceive():
+	// read no further before it has sent one. One send for each decode, so that chunks leave
+	// at an even pace.
+	case pending && len(s.inFlight) < DIn && s.CanReceive() && !(s.sentLast && len(s.ready) > 0):
 		return Send
 	case len(s.ready) > 0:
 		return Decode
 	}
+	s.sentLast = false
 	return Wait
 }
 
@@ -71,6 +74,7 @@ func (s *Stage0) Sent(calls int) error {
 	s.inFlight = append(s.inFlight, Chunk{s.NextChunk(), calls})
 	s.nextCall++
 	s.nextChunk++
+	s.sentLast = true
 	return nil
 }
 
@@ -128,6 +132,7 @@ func (s *Stage0) Decoded() (IDs, bool) {
 	if len(s.ready) == 0 {
 		return IDs{}, false
 	}
+	s.sentLast = false
 	ids := s.ready[0].IDs
 	s.ready = slices.Delete(s.ready, 0, 1)
 	return ids, true
