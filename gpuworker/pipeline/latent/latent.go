@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"sync"
 
 	"lukechampine.com/blake3"
@@ -189,7 +190,8 @@ func (Generator) Generate(m *group.Mesh, e *wire.Envelope) (stage1.Output, error
 	}
 	var out stage1.Output
 	if e.DoKVRecompute {
-		anchor := x // R0: the mesh's own latents
+		half := len(x) / 2
+		anchor := slices.Concat(x[half:], x[:half]) // R0: the mesh's own latents, of other frames
 		if !e.LatentAnchor {
 			anchor = e.Tensor(wire.KeyContext).Float32s() // R0a; never the decoded frames
 		}

@@ -200,7 +200,11 @@ func (r *rank) follow(ctx context.Context) error {
 		e, err := r.Handles.Mesh.Receive(deadline)
 		var terminated *group.TerminatedError
 		if errors.As(err, &terminated) {
-			r.Log.InfoContext(ctx, "rank is told to end", "action", terminated.Action.String(), "reason", terminated.Reason,
+			level := slog.LevelInfo
+			if terminated.Action == pipeline.Shutdown {
+				level = slog.LevelDebug
+			}
+			r.Log.Log(ctx, level, "rank is told to end", "action", terminated.Action.String(), "reason", terminated.Reason,
 				"rank", r.Handles.World.Rank, "mesh_rank", r.Handles.Mesh.Rank())
 			if terminated.Action == pipeline.Shutdown {
 				return nil
