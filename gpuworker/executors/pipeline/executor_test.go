@@ -51,8 +51,8 @@ func newPipeline(t *testing.T, change func(c *config.Pipeline)) *pipeline.Pipeli
 // requests are requests of many forms.
 func requests() (out []engine.Request) {
 	for i := range 24 {
-		body := fmt.Sprintf(`{"model":"rollout/tiny","prompt":"In the beginning %d","max_tokens":%d,"temperature":%g,"seed":%d}`,
-			i, 3+i, float64(i%4)/2, i)
+		const form = `{"model":"rollout/tiny","prompt":"In the beginning %d","max_tokens":%d,"temperature":%g,"seed":%d}`
+		body := fmt.Sprintf(form, i, 3+i, float64(i%4)/2, i)
 		out = append(out, engine.Request{Endpoint: engine.Completion, Body: []byte(body)})
 	}
 	for _, body := range []string{
@@ -62,7 +62,7 @@ func requests() (out []engine.Request) {
 		out = append(out, engine.Request{Endpoint: engine.Chat, Body: []byte(body)})
 	}
 	for _, body := range []string{
-		`{"model":"rollout/tiny","prompt":"And God said","stop":[" and","of"],"include_stop_str_in_output":true,"max_tokens":60}`,
+		`{"model":"rollout/tiny","prompt":"And God said","stop":[" and"],"include_stop_str_in_output":true,"max_tokens":60}`,
 		`{"model":"rollout/tiny","prompt":"The light","min_tokens":12,"max_tokens":30,"logit_bias":{"10":5},"seed":3}`,
 		`{"model":"rollout/tiny","prompt":"The light","ignore_eos":true,"max_tokens":50,"frequency_penalty":0.5}`,
 	} {

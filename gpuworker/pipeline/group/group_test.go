@@ -149,8 +149,10 @@ func TestHandshakeNamesEveryKeyThatDiffers(t *testing.T) {
 		change func(s []standing)
 		says   []string
 	}{
-		"a flag":             {func(s []standing) { s[2].Parity[KeyInputDigest] = "true" }, []string{KeyInputDigest, `rank 2 has "true"`}},
-		"two keys":           {func(s []standing) { s[1].Parity[KeyModel], s[0].Parity[KeyTimeout] = "x", "1s" }, []string{KeyModel, KeyTimeout}},
+		"a flag": {func(s []standing) { s[2].Parity[KeyInputDigest] = "true" },
+			[]string{KeyInputDigest, `rank 2 has "true"`}},
+		"two keys": {func(s []standing) { s[1].Parity[KeyModel], s[0].Parity[KeyTimeout] = "x", "1s" },
+			[]string{KeyModel, KeyTimeout}},
 		"kernels":            {func(s []standing) { s[1].Parity[KeyCompile] = "scalar" }, []string{KeyCompile + ": "}},
 		"a missing key":      {func(s []standing) { delete(s[1].Parity, KeyStage) }, []string{KeyStage}},
 		"a rank twice":       {func(s []standing) { s[2].Rank = 1 }, []string{"unique"}},

@@ -98,11 +98,12 @@ func newChunk(change func(e *wire.Envelope)) *chunk {
 
 func (c *chunk) Prepare() (*wire.Envelope, error) {
 	latents := make([]float32, latent.Frames*latent.Channels*latent.Height*latent.Width)
-	e := &wire.Envelope{Height: latent.Height, Width: latent.Width, NumDenoiseSteps: 1, NoiseScale: 0.5, Tensors: []wire.Tensor{
+	e := &wire.Envelope{Height: latent.Height, Width: latent.Width, NumDenoiseSteps: 1, NoiseScale: 0.5}
+	e.Tensors = []wire.Tensor{
 		wire.BF16s("conditioning_embeds", []float32{1, 2}, 1, 1, 2),
 		wire.BF16s("latents_in", latents, latent.Frames, latent.Channels, latent.Height, latent.Width),
 		wire.Int64s(wire.KeySteps, []int64{500}),
-	}}
+	}
 	c.change(e)
 	return e, nil
 }

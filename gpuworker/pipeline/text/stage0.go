@@ -185,7 +185,8 @@ func (c *chunk) Prepare() (*wire.Envelope, error) {
 		steps[i] = int64(i)
 	}
 	e.Tensors = []wire.Tensor{wire.Int64s("prompt_tokens", tokens), wire.Int64s("prompt_lengths", lengths),
-		{Spec: wire.Spec{Key: "requests", DType: wire.UInt8, Shape: []int{len(b)}}, Data: b}, wire.Int64s(wire.KeySteps, steps)}
+		{Spec: wire.Spec{Key: "requests", DType: wire.UInt8, Shape: []int{len(b)}}, Data: b},
+		wire.Int64s(wire.KeySteps, steps)}
 	return e, nil
 }
 

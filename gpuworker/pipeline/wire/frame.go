@@ -123,7 +123,8 @@ func prepare(h Header, meta any, tensors []Tensor, c Contract) (*Prepared, error
 			return nil, err
 		}
 		if n != len(t.Data) {
-			return nil, fault.New(fault.Invalid, "the tensor %s has %d bytes: its shape %v needs %d", t.Key, len(t.Data), t.Shape, n)
+			return nil, fault.New(fault.Invalid, "the tensor %s has %d bytes: its shape %v needs %d", t.Key, len(t.Data),
+				t.Shape, n)
 		}
 		specs = append(specs, t.Spec)
 		p.tags = append(p.tags, tag(h.IDs, c.field(h.Kind, t.Key)))
@@ -137,7 +138,8 @@ func prepare(h Header, meta any, tensors []Tensor, c Contract) (*Prepared, error
 		return nil, fault.New(fault.Invalid, "%d tensors, %d bytes of metadata and %d of specs: too much for a message",
 			len(tensors), len(metadata), len(specBytes))
 	}
-	h.Version, h.Tensors, h.metadata, h.specs = Version, uint32(len(tensors)), uint32(len(metadata)), uint32(len(specBytes))
+	h.Version, h.Tensors = Version, uint32(len(tensors))
+	h.metadata, h.specs = uint32(len(metadata)), uint32(len(specBytes))
 	p.Header = h
 	p.head = h.append(make([]byte, 0, headerSize+len(metadata)+len(specBytes)))
 	p.head = append(append(p.head, metadata...), specBytes...)

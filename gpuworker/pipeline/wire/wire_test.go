@@ -60,7 +60,7 @@ func TestMessagesHaveTheGoldenBytes(t *testing.T) {
 	t.Parallel()
 	e, err := wire.Prepare(envelope(), wire.Latent())
 	golden(t, "envelope-v1.hex", bytesOf(t, e, err))
-	noop := &wire.Envelope{Version: 1, Action: pipeline.Shutdown, CallID: 8, CacheEpoch: 2, DisableVACE: true, Reason: "end"}
+	noop := &wire.Envelope{Version: 1, Action: pipeline.Shutdown, CallID: 8, DisableVACE: true, Reason: "end"}
 	e, err = wire.Prepare(noop, wire.Latent())
 	golden(t, "shutdown-v1.hex", bytesOf(t, e, err))
 	r, err := wire.PrepareResult(result(), wire.Latent())
@@ -114,28 +114,56 @@ func TestWrongEnvelopesAreInvalidOnBothSides(t *testing.T) {
 		change func(e *wire.Envelope)
 		says   string
 	}{
-		"version":                {func(e *wire.Envelope) { e.Version = 2 }, "pp_envelope_version"},
-		"action":                 {func(e *wire.Envelope) { e.Action = 9 }, "action"},
-		"negative call":          {func(e *wire.Envelope) { e.CallID = -1 }, "call_id"},
-		"vace":                   {func(e *wire.Envelope) { e.DisableVACE = false }, "pp_disable_vace"},
-		"height":                 {func(e *wire.Envelope) { e.Height = 0 }, "height"},
-		"width":                  {func(e *wire.Envelope) { e.Width = 1 << 20 }, "width"},
-		"frame":                  {func(e *wire.Envelope) { e.CurrentStartFrame = -1 }, "current_start_frame"},
-		"steps":                  {func(e *wire.Envelope) { e.NumDenoiseSteps = 0 }, "num_denoise_steps"},
-		"step list":              {func(e *wire.Envelope) { e.NumDenoiseSteps, e.ExpectedGeneratorCalls = 3, 4 }, wire.KeySteps},
-		"calls":                  {func(e *wire.Envelope) { e.ExpectedGeneratorCalls = 2 }, "expected_generator_calls"},
-		"bias":                   {func(e *wire.Envelope) { e.KVCacheAttentionBias = math.Inf(1) }, "kv_cache_attention_bias"},
-		"noise":                  {func(e *wire.Envelope) { e.NoiseScale = math.NaN() }, "noise_scale"},
-		"missing context":        {func(e *wire.Envelope) { e.Tensors = e.Tensors[:3] }, wire.KeyContext},
-		"context without it":     {func(e *wire.Envelope) { e.DoKVRecompute, e.ExpectedGeneratorCalls = false, 2 }, wire.KeyContext},
-		"context with an anchor": {func(e *wire.Envelope) { e.LatentAnchor = true }, wire.KeyContext},
-		"anchor alone":           {func(e *wire.Envelope) { e.DoKVRecompute, e.LatentAnchor = false, true }, "latent_anchor"},
-		"order":                  {func(e *wire.Envelope) { e.Tensors[0], e.Tensors[1] = e.Tensors[1], e.Tensors[0] }, "conditioning"},
-		"type":                   {func(e *wire.Envelope) { e.Tensors[0].DType = wire.UInt8 }, "conditioning_embeds"},
-		"unknown type":           {func(e *wire.Envelope) { e.Tensors[0].DType = "float8" }, "float8"},
-		"rank":                   {func(e *wire.Envelope) { e.Tensors[0].Shape = []int{4} }, "dimensions"},
-		"overflow":               {func(e *wire.Envelope) { e.Tensors[0].Shape = []int{1 << 31, 1 << 31, 1 << 31} }, "shape"},
-		"data":                   {func(e *wire.Envelope) { e.Tensors[0].Data = nil }, "bytes"},
+		"version":       {func(e *wire.Envelope) { e.Version = 2 }, "pp_envelope_version"},
+		"action":        {func(e *wire.Envelope) { e.Action = 9 }, "action"},
+		"negative call": {func(e *wire.Envelope) { e.CallID = -1 }, "call_id"},
+		"vace":          {func(e *wire.Envelope) { e.DisableVACE = false }, "pp_disable_vace"},
+		"height":        {func(e *wire.Envelope) { e.Height = 0 }, "height"},
+		"width":         {func(e *wire.Envelope) { e.Width = 1 << 20 }, "width"},
+		"frame":         {func(e *wire.Envelope) { e.CurrentStartFrame = -1 }, "current_start_frame"},
+		"steps":         {func(e *wire.Envelope) { e.NumDenoiseSteps = 0 }, "num_denoise_steps"},
+		"step list": {func(e *wire.Envelope) {
+			e.NumDenoiseSteps, e.ExpectedGeneratorCalls = 3, 4
+		}, wire.KeySteps},
+		"calls": {func(e *wire.Envelope) {
+			e.ExpectedGeneratorCalls = 2
+		}, "expected_generator_calls"},
+		"bias": {func(e *wire.Envelope) {
+			e.KVCacheAttentionBias = math.Inf(1)
+		}, "kv_cache_attention_bias"},
+		"noise": {func(e *wire.Envelope) {
+			e.NoiseScale = math.NaN()
+		}, "noise_scale"},
+		"missing context": {func(e *wire.Envelope) {
+			e.Tensors = e.Tensors[:3]
+		}, wire.KeyContext},
+		"context without it": {func(e *wire.Envelope) {
+			e.DoKVRecompute, e.ExpectedGeneratorCalls = false, 2
+		}, wire.KeyContext},
+		"context with an anchor": {func(e *wire.Envelope) {
+			e.LatentAnchor = true
+		}, wire.KeyContext},
+		"anchor alone": {func(e *wire.Envelope) {
+			e.DoKVRecompute, e.LatentAnchor = false, true
+		}, "latent_anchor"},
+		"order": {func(e *wire.Envelope) {
+			e.Tensors[0], e.Tensors[1] = e.Tensors[1], e.Tensors[0]
+		}, "conditioning"},
+		"type": {func(e *wire.Envelope) {
+			e.Tensors[0].DType = wire.UInt8
+		}, "conditioning_embeds"},
+		"unknown type": {func(e *wire.Envelope) {
+			e.Tensors[0].DType = "float8"
+		}, "float8"},
+		"rank": {func(e *wire.Envelope) {
+			e.Tensors[0].Shape = []int{4}
+		}, "dimensions"},
+		"overflow": {func(e *wire.Envelope) {
+			e.Tensors[0].Shape = []int{1 << 31, 1 << 31, 1 << 31}
+		}, "shape"},
+		"data": {func(e *wire.Envelope) {
+			e.Tensors[0].Data = nil
+		}, "bytes"},
 		"not finite": {func(e *wire.Envelope) {
 			e.Tensors[0] = wire.BF16s("conditioning_embeds", []float32{1, 2, 3, float32(math.NaN())}, 1, 2, 2)
 		}, "finite"},
