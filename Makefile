@@ -272,6 +272,10 @@ microbench: ## run the benchmarks of single packages (BENCH=pattern)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 .PHONY: microbench
 
+bench-pipeline: ## check that the stages of a pipeline overlap, and what its messages cost
+	$(GO) test -run '^$$' -bench Pipeline -benchtime 1x ./gpuworker/pipeline/...
+.PHONY: bench-pipeline
+
 cost: ## count the requests of a run and of an idle minute, and their price, on AWS (COST="-shards 128 -json") and Google Cloud
 	cd $(EMULATORS) && $(GO) run ./cost $(COST)
 	cd $(EMULATORS_GCP) && $(GO) test -count=1 -v -timeout 30m -run '^TestCost(OfTraining)?$$' ./e2e -args -cost

@@ -195,7 +195,7 @@ func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load wor
 		Timings: host.Timings(d.Health), CheckpointInterval: cfg.CheckpointInterval.Std(),
 		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine, Price: price,
 		TokenPrices: cost.TokenPrices{Prompt: tokens.PromptPrice, Completion: tokens.CompletionPrice},
-		Servers:     load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
+		Servers:     load.servers, Pipeline: pipelineOf(load), LongPoll: o.longPoll(), Gather: o.gather(),
 		Limit: limitOf(d.Pool(o.Pool)), LearnLimits: d.LearnsLimits(o.Pool, o.Capabilities.ManagedFleet),
 		DrainOnAdvice: d.Pool(o.Pool).DrainOnRebalance, Online: at.settings(d.Online),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))

@@ -134,6 +134,14 @@ func (a inference) executor(ctx context.Context) worker.Executor {
 	return a.withAgents(x)
 }
 
+// pipelineOf returns what reports on the pipeline of a workload; nil without one.
+func pipelineOf(load workload) func() *health.Pipeline {
+	if a, ok := load.(inference); ok && a.pipeline != nil {
+		return a.pipeline.Health
+	}
+	return nil
+}
+
 // serverNames returns the names of an engine's servers; nil for one in this process.
 func serverNames(e config.Engine) []string {
 	if e.InProcess() {

@@ -164,6 +164,9 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
 	}
+	if w.cfg.Pipeline != nil {
+		b.Load.Pipeline = w.cfg.Pipeline()
+	}
 	heldRuns := map[identity.RunID]bool{}
 	for _, h := range w.held {
 		held := health.HeldShard{Run: h.run, Shard: h.shard, Attempt: h.attempt}

@@ -51,6 +51,9 @@ type Config struct {
 	// Servers returns the status of the inference servers behind the executor,
 	// for heartbeats. Nil if there is nothing to report.
 	Servers func() []health.Server
+	// Pipeline returns how the executor's group of processes works, for heartbeats. Nil
+	// without one.
+	Pipeline func() *health.Pipeline
 	// Limit is what the workers of the pool may ask in a minute, together. A part that is
 	// 0 sets no limit.
 	Limit ratelimit.Amount

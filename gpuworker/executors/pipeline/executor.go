@@ -32,6 +32,7 @@ import (
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
 	"rollout/shared/core/pipeline"
 	"rollout/shared/fault"
 )
@@ -143,6 +144,18 @@ func (p *Pipeline) Group(ctx context.Context) (*stage0.Group, error) {
 	p.stage.OnPending(g.Wake)
 	g.Wake()
 	return g, nil
+}
+
+// Health returns how well the stages of the running group overlap; nil before the first start.
+func (p *Pipeline) Health() *health.Pipeline {
+	p.mu.Lock()
+	g := p.group
+	p.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	r, dropped := g.Report()
+	return &health.Pipeline{Signature: string(r.Signature), OverlapScore: r.OverlapScore, Dropped: dropped}
 }
 
 // Executor returns the executor of shards over inner, which answers them with Engine.

@@ -53,6 +53,8 @@ func faults(name string) rank.Hooks {
 			}
 			return faultyGenerator{g, handles, kind}
 		}
+	case "paced":
+		h.Generator = func(g stage1.Generator, _ group.Handles) stage1.Generator { return paced{g} }
 	case "kill", "stop": // kill:RANK:POINT:CHUNK
 		var self int
 		var at, point string
@@ -138,7 +140,7 @@ func (l *logBuffer) lines(words ...string) (out []string) {
 	return out
 }
 
-func command(t *testing.T, fault string) []string {
+func command(t testing.TB, fault string) []string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

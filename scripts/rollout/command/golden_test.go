@@ -68,6 +68,10 @@ func pictured() map[string]screen {
 			withFlags: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
 	}
 	workers := []status.WorkerStatus{worker}
+	piped, warming := worker, worker
+	piped.Load.Servers, warming.Load.Servers = nil, nil
+	piped.Load.Pipeline = &health.Pipeline{Signature: "stage 1 bound", OverlapScore: 0.973}
+	warming.Load.Pipeline = &health.Pipeline{Signature: "warming up"}
 	return map[string]screen{
 		"runs":          of(false, workers, failing, twin, nightly, done),
 		"one":           of(true, workers, nightly),
@@ -75,6 +79,7 @@ func pictured() map[string]screen {
 		"all failed":    of(true, workers, failing),
 		"only ended":    of(false, nil, failing, done),
 		"without a run": of(false, workers),
+		"pipelines":     of(false, []status.WorkerStatus{piped, warming}, nightly),
 		"two pools":     of(false, []status.WorkerStatus{shared, away}, twin, nightly),
 	}
 }
@@ -86,7 +91,7 @@ func TestScreensLookAsPictured(t *testing.T) {
 		for _, colours := range []bool{false, true} {
 			var b strings.Builder
 			for _, name := range []string{"runs", "one", "workers died", "all failed", "only ended", "without a run",
-				"two pools"} {
+				"two pools", "pipelines"} {
 				s := pictured()[name]
 				s.columns, s.colours = columns, terminal.Palette(colours)
 				fmt.Fprintf(&b, "== %s\n", name)

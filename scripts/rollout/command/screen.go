@@ -14,6 +14,7 @@ import (
 	"rollout/scripts/rollout/terminal"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/pipeline"
 	"rollout/shared/core/run"
 	"rollout/shared/figures"
 )
@@ -61,7 +62,7 @@ func (s screen) body() string {
 	if s.live || s.anyOpen() || !s.one {
 		workers, dropped := s.workers()
 		leave(dropped, "workers")
-		for _, part := range []string{workers, s.servers(), s.limits(), s.queues()} {
+		for _, part := range []string{workers, s.servers(), s.pipelines(), s.limits(), s.queues()} {
 			if part != "" {
 				parts = append(parts, part)
 			}
@@ -360,6 +361,25 @@ func (s screen) serverTable(servers []health.Server, name int, errors bool) stri
 		}
 		return s.colours.In(terminal.Red, cell)
 	})
+}
+
+// pipelines formats a line for each group of processes: what bounds it, and how well its stages
+// overlap.
+func (s screen) pipelines() string {
+	var b strings.Builder
+	for _, w := range s.Workers {
+		p := w.Load.Pipeline
+		if !w.Alive || p == nil {
+			continue
+		}
+		line := fmt.Sprintf("pipeline of worker %s: %s", progress.SanitizeLine(w.Worker, 32),
+			progress.SanitizeLine(p.Signature, 32))
+		if p.Signature != string(pipeline.WarmingUp) {
+			line += fmt.Sprintf(", overlap %.2f", p.OverlapScore)
+		}
+		b.WriteString(s.paragraph(line))
+	}
+	return b.String()
 }
 
 // limits describes the limits of pools on requests and tokens.

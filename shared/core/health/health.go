@@ -267,10 +267,19 @@ type Load struct {
 	UnavailableSince  time.Time `json:"away_since,omitzero"`
 	// Servers are the servers behind the engine, if it balances several.
 	Servers []Server `json:"servers,omitempty"`
+	// Pipeline is how well the worker's group of processes works; nil without one.
+	Pipeline *Pipeline `json:"pipeline,omitempty"`
 	// Limit is the pool's limit on requests; nil without one.
 	Limit *Limit `json:"limit,omitempty"`
 	// Runs are the runs of which the worker holds shards, in the order of their ids.
 	Runs []RunLoad `json:"runs,omitempty"`
+}
+
+// Pipeline is how well the stages of a worker's group of processes overlap.
+type Pipeline struct {
+	Signature    string  `json:"signature"`     // what bounds it. Example: "stage 1 bound"
+	OverlapScore float64 `json:"overlap_score"` // share of the shorter stage that was hidden
+	Dropped      int     `json:"dropped"`       // results of earlier epochs
 }
 
 // RunLoad is what one run has of a worker.
