@@ -33,6 +33,7 @@ func TestGroupAnswersAndHasALogLineAtEachCommitmentPoint(t *testing.T) {
 	if again := f.ask(20); !slices.Equal(answers, again) {
 		t.Errorf("the same requests got other answers:\n%q\n%q", answers, again)
 	}
+	g.Close() // the ranks' messages have arrived when they have ended
 	for _, p := range []struct{ point, group, rank string }{
 		{stage0.PointSend, "group=world", "rank=0 mesh_rank=-1"},
 		{stage1.PointReceived, "group=world", "rank=1 mesh_rank=0"},
