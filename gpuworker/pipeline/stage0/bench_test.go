@@ -86,7 +86,8 @@ func overlap(b *testing.B, n int, prepare, generate, decode time.Duration) pipel
 	source := &chunks{}
 	var last *pacedChunk
 	for range n {
-		last = &pacedChunk{newChunk(func(e *wire.Envelope) { e.CurrentStartFrame = generate.Microseconds() }), prepare, decode}
+		pace := func(e *wire.Envelope) { e.CurrentStartFrame = generate.Microseconds() }
+		last = &pacedChunk{newChunk(pace), prepare, decode}
 		source.all = append(source.all, last)
 	}
 	o := options(nil, command(b, "paced"), io.Discard)
