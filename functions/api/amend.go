@@ -80,6 +80,9 @@ func (s *Service) Amend(ctx context.Context, id identity.RunID, a Amendment) (Am
 	if err != nil {
 		return Amended{}, err
 	}
+	if err := submit.CheckAgents(s.deployment, m, s.remote); err != nil {
+		return Amended{}, err
+	}
 	stage := m.Stages[len(m.Stages)-1]
 	out := Amended{Parent: id, Stage: stage, Trials: stage.Trials(), Added: trials.Added(m.Stages), Set: a.Set}
 	if a.DryRun {

@@ -180,12 +180,14 @@ func TestAmendedTrialsAreThoseOfAWholeRun(t *testing.T) {
 		t.Errorf("%d trials were asked", n)
 	}
 	changed := write(t, filepath.Join(dir, "changed.jsonl"), `{"id":"q3","prompt":"case 4","target":"x"}`+"\n")
+	agent := write(t, filepath.Join(dir, "agent.toml"), "[[variant]]\nname = \"agent\"\ncommand = [\"./agent\"]\n")
 	for flags, want := range map[string]string{
-		"--tasks " + changed:   `another task "q3"`,
-		"--replications 5":     "must be more than the 5 that the run has",
-		"--variant " + variant: `"polite" is the name of an earlier variant`,
-		"--tasks " + more:      "has all tasks of more.jsonl already",
-		"":                     "the amendment adds nothing",
+		"--dry-run --variant " + agent: "this installation does not permit programs of runs",
+		"--tasks " + changed:           `another task "q3"`,
+		"--replications 5":             "must be more than the 5 that the run has",
+		"--variant " + variant:         `"polite" is the name of an earlier variant`,
+		"--tasks " + more:              "has all tasks of more.jsonl already",
+		"":                             "the amendment adds nothing",
 		"--replications 6 --set sampling.top_p=0.5": "an amendment can't set sampling.top_p",
 	} {
 		args := append([]string{"amend", "--dir", i.dir, string(again)}, strings.Fields(flags)...)
