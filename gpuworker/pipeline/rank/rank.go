@@ -7,7 +7,6 @@ package rank
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -42,7 +41,8 @@ func Main(args []string) bool {
 	}
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
 	if err := Run(context.Background(), os.Stdin, os.Stdout, os.Stderr, Hooks{}); err != nil {
-		fmt.Fprintf(os.Stderr, "pipeline rank: %v\n", err)
+		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		log.Error("rank of the pipeline ends", "pid", os.Getpid(), "error", err)
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -171,7 +171,6 @@ func (r *rank) abandon(ctx context.Context, conn *link.Conn, err error) error {
 	if ctx.Err() != nil { // told to end
 		return err
 	}
-	r.Log.ErrorContext(ctx, "rank ends", "rank", r.Handles.World.Rank, "mesh_rank", r.Handles.Mesh.Rank(), "error", err)
 	e := &wire.Envelope{Version: wire.Version, Action: pipeline.Error, DisableVACE: true, Reason: reason(err)}
 	p, prepareErr := wire.Prepare(e, r.Contract)
 	if prepareErr != nil {
