@@ -10,6 +10,7 @@ import (
 	"rollout/functions/status"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/pipeline"
 	"rollout/shared/core/run"
 	"rollout/shared/figures"
 	"rollout/shared/record"
@@ -35,6 +36,7 @@ const (
 	AwaitsBudget    = "budget"      // shards wait for tokens of the run's budget
 	SharesPool      = "shared"      // other runs get their part of the pool
 	FewWorkers      = "few_workers" // the run may have more in flight than they send at once
+	PipelineWaits   = "pipeline"    // the processes of a group that generate wait for its worker
 	IsEnding        = "ending"
 )
 
@@ -104,6 +106,7 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
 	}
 	out = append(out, fewWorkers(p)...)
+	out = append(out, waitingPipelines(p)...)
 	return append(out, sharesPool(s)...)
 }
 
@@ -123,6 +126,29 @@ func fewWorkers(p status.Progress) (out []status.Blocker) {
 		Text: fmt.Sprintf("%s may be in flight at once, and its workers send %s at once: no more are",
 			figures.Of(limit, "trial"), figures.Of(most, "request")),
 		Remedy: "start more workers, or lower design.max_concurrency"})
+}
+
+// waitingPipelines names the groups of processes whose stage 1 waits for stage 0. A group that
+// stage 1 bounds is as fast as it can be.
+func waitingPipelines(p status.Progress) (out []status.Blocker) {
+	for _, w := range p.Workers {
+		g := w.Load.Pipeline
+		if !w.Alive || g == nil || !slices.Contains(p.Manifest.NeededPools(p.State), w.Pool) {
+			continue
+		}
+		b := status.Blocker{Code: PipelineWaits, Text: fmt.Sprintf("pipeline of worker %s: %s, overlap %.2f", w.Worker,
+			g.Signature, g.OverlapScore)}
+		switch pipeline.Signature(g.Signature) {
+		case pipeline.Stage0Bound:
+			b.Remedy = "give the worker more processors: its ranks wait for what it prepares and decodes"
+		case pipeline.SchedulingBug:
+			b.Remedy = "report it: the ranks wait for decodes although nothing is queued"
+		default:
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // phaseBlocker returns the blocker of a run that is paused or ending.

@@ -176,6 +176,12 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			k, _ := kind.Table{}.Of(config.KindTrials)
 			p.Kind, p.Manifest.Config.Design = k, &config.Design{MaxConcurrency: 2}
 		}, "", ""},
+		"ranks wait for their worker": {func(p *status.Progress) {
+			p.Workers[0].Load.Pipeline = &health.Pipeline{Signature: "stage 0 bound", OverlapScore: 0.5}
+		}, diagnosis.PipelineWaits, "stage 0 bound, overlap 0.50 give the worker more processors"},
+		"ranks that never wait": {func(p *status.Progress) {
+			p.Workers[0].Load.Pipeline = &health.Pipeline{Signature: "stage 1 bound", OverlapScore: 1}
+		}, "", ""},
 		"the token budget": {func(p *status.Progress) {
 			p.State.Warning = "shards that wait for tokens of the budget: 1"
 			p.State.Allowances = run.Allowances{{Range: interval.Range{Lo: 3, Hi: 4}, Spend: cost.Spend{Tokens: 500},
