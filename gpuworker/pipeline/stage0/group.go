@@ -190,7 +190,7 @@ func (g *Group) run(ctx context.Context) {
 		g.o.Log.ErrorContext(ctx, "pipeline ends", "error", err)
 		g.control(ctx, pipeline.Error, "stage 0 ends")
 	}
-	g.stop(ctx, errors.Is(err, errClosed))
+	g.stop(ctx, true)
 	g.handles.Close()
 	reader.Wait()
 	g.mu.Lock()
