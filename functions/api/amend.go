@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"rollout/events"
@@ -80,7 +81,7 @@ func (s *Service) Amend(ctx context.Context, id identity.RunID, a Amendment) (Am
 	if err != nil {
 		return Amended{}, err
 	}
-	if err := submit.CheckAgents(s.deployment, m, s.remote); err != nil {
+	if err := s.checkAgents(parent, m); err != nil {
 		return Amended{}, err
 	}
 	stage := m.Stages[len(m.Stages)-1]
@@ -98,6 +99,21 @@ func (s *Service) Amend(ctx context.Context, id identity.RunID, a Amendment) (Am
 	out.Run = child
 	return out, s.ports.Send(ctx, host.TaskQueue, events.RetryRequested{Run: string(child), Parent: string(id), Amend: &e,
 		Set: a.Set})
+}
+
+// checkAgents refuses an amended run with agents that the installation does not permit.
+func (s *Service) checkAgents(parent, m record.Manifest) error {
+	if !slices.ContainsFunc(m.Config.Variants, config.Variant.IsAgent) {
+		return nil
+	}
+	k, err := kind.Table{}.Of(parent.Kind)
+	if err != nil {
+		return err
+	}
+	if m.Roles, err = k.RolesOfChild(parent, m.Config, s.deployment); err != nil {
+		return err
+	}
+	return submit.CheckAgents(s.deployment, m, s.remote)
 }
 
 // tasksOver is a bucket that also has the tasks of a child, so that they are checked before
