@@ -153,6 +153,55 @@ func TestRequestsForMoreThanTheModelAreRefused(t *testing.T) {
 	}
 }
 
+// A schema is read once, however its references are nested.
+func TestNestedReferencesOfASchemaAreReadOnce(t *testing.T) {
+	t.Parallel()
+	for depth, code := range map[int]int{60: 200, 70: 400, 5000: 400} {
+		schema := strings.Repeat(`{"$ref":`, depth) + `"#/$defs/x"` + strings.Repeat(`}`, depth)
+		s := &servers{answer: says(200, chat)}
+		body := `{"messages":[],"guided_json":` + schema + `}`
+		if got := post(t, newProxy(s, agentproxy.Limits{}), "/v1/chat/completions", body); got.Code != code {
+			t.Errorf("depth %d: %d %s", depth, got.Code, got.Body)
+		}
+	}
+}
+
+// What stands behind a value that is nested too deep is not passed on unread.
+func TestNothingIsHiddenBehindDeepValues(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
+	for _, members := range []string{
+		`"messages":[],"tools":[{"a":` + deep + `,"type":"web_search"}]`,
+		`"messages":[` + deep + `,{"content":[{"type":"image_url","image_url":{"url":"http://x"}}]}]`,
+		`"messages":[],"guided_json":{"a":` + deep + `,"$ref":"http://x"}`,
+		`"messages":[],"logit_bias":{"a":` + deep + `}`,
+	} {
+		s := &servers{answer: says(200, chat)}
+		got := post(t, newProxy(s, agentproxy.Limits{}), "/v1/chat/completions", "{"+members+"}")
+		if got.Code != 400 || len(s.got) > 0 {
+			t.Errorf("%.60s: %d %s", members, got.Code, got.Body)
+		}
+	}
+}
+
+// A decoder skips the tag before a sound, and finds the format of what follows by itself.
+func TestSoundsWithTagsHaveASoundBehindThem(t *testing.T) {
+	t.Parallel()
+	const tag = "ID3\x04\x00\x00\x00\x00\x00\x03abc"
+	for text, code := range map[string]int{
+		"\xff\xfb\x90\x00": 200, tag + "\xff\xfb\x90\x00": 200, tag + tag + "\xff\xfb\x90\x00": 200,
+		tag + playlist: 400, tag + tag + playlist: 400, "ID3": 400, tag: 400,
+		"ID3\x04\x00\x00\x7f\x7f\x7f\x7f" + playlist: 400,
+	} {
+		s := &servers{answer: says(200, chat)}
+		body := `{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"format":"mp3","data":"` +
+			base64.StdEncoding.EncodeToString([]byte(text)) + `"}}]}]}`
+		if got := post(t, newProxy(s, agentproxy.Limits{}), "/v1/chat/completions", body); got.Code != code {
+			t.Errorf("%q: %d %s", text, got.Code, got.Body)
+		}
+	}
+}
+
 // Whatever an agent sends, no URL and no tool of the server is in what is passed on.
 func FuzzAllowedRequests(f *testing.F) {
 	for _, seed := range []string{

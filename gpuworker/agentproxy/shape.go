@@ -93,7 +93,7 @@ func list(of shape) shape {
 		for i := 0; ; i++ {
 			element, ok := a.Next()
 			if !ok {
-				return nil
+				return unread(a.Err())
 			}
 			if isNull(element) {
 				continue
@@ -103,6 +103,14 @@ func list(of shape) shape {
 			}
 		}
 	}
+}
+
+// unread refuses a value of which not everything was read: it is nested too deep.
+func unread(err error) *violation {
+	if err == nil {
+		return nil
+	}
+	return wrong("send a flatter value", "it can't be read: %v", err)
 }
 
 // empty is a list without elements.
@@ -182,7 +190,7 @@ func eachMember(value []byte, shapeOf func(name string) shape) *violation {
 			}
 		}
 	}
-	return nil
+	return unread(o.Err())
 }
 
 // named returns a member's name as it stands in a message.
@@ -208,24 +216,25 @@ func schemaAt(value []byte, depth int) *violation {
 		o := jsonl.ReadKnownObject(value)
 		for m, ok := o.Next(); ok; m, ok = o.Next() {
 			name := string(m.Name)
-			v := schemaAt(m.Value, depth-1)
+			check := schemaAt
 			if strings.HasSuffix(strings.ToLower(name), "ref") && strings.HasPrefix(name, "$") {
-				v = local(m.Value)
+				check = localAt
 			}
-			if v != nil {
+			if v := check(m.Value, depth-1); v != nil {
 				return v.in(named(name))
 			}
 		}
+		return unread(o.Err())
 	}
 	return nil
 }
 
-// local is a reference within a schema. Properties may have the name of one.
-func local(value []byte) *violation {
+// localAt is a reference within a schema. Properties may have the name of one.
+func localAt(value []byte, depth int) *violation {
 	if target, isText := jsonl.Unquote(nil, value); isText && !bytes.HasPrefix(target, []byte("#")) {
 		return wrong("put the schema into $defs, and refer to it with #/$defs/NAME", "it refers to %.64q", target)
 	}
-	return schema(value)
+	return schemaAt(value, depth)
 }
 
 // schemaText is a JSON Schema, or a text that has one.
@@ -274,6 +283,22 @@ func base64Data(types []string) shape {
 	}
 }
 
+// isMPEGFrame reports whether data begins with a frame of MPEG audio.
+func isMPEGFrame(b []byte) bool { return len(b) > 1 && b[0] == 0xFF && b[1]&0xE0 == 0xE0 }
+
+// isTagged reports whether base64 data has a frame behind its ID3v2 tags: a decoder skips them, and
+// may find a playlist there.
+func isTagged(data string) bool {
+	const header = 10
+	b, err := base64.StdEncoding.DecodeString(data)
+	for err == nil && len(b) >= header && bytes.HasPrefix(b, []byte("ID3")) {
+		size := header // of four bytes with 7 bits each
+		size += int(b[6]&0x7F)<<21 | int(b[7]&0x7F)<<14 | int(b[8]&0x7F)<<7 | int(b[9]&0x7F)
+		b = b[min(size, len(b)):]
+	}
+	return err == nil && isMPEGFrame(b)
+}
+
 // medium checks data in base64 against the types that it may have.
 func medium(data string, types []string) *violation {
 	const told = 512 / 3 * 4 // what tells the type
@@ -282,8 +307,11 @@ func medium(data string, types []string) *violation {
 		return wrong("send it as base64", "its data is not valid base64")
 	}
 	found := http.DetectContentType(b)
-	if len(b) > 1 && b[0] == 0xFF && b[1]&0xE0 == 0xE0 && !strings.HasPrefix(found, "image/") {
+	switch isFrame := isMPEGFrame(b); {
+	case isFrame && !strings.HasPrefix(found, "image/"):
 		found = "audio/mpeg" // a frame without a tag before it
+	case found == "audio/mpeg" && !isFrame && !isTagged(data):
+		return wrong("send it without a tag, or with one before its first frame", "no sound follows its tag")
 	}
 	if !slices.Contains(types, found) {
 		return wrong("send "+strings.Join(types, " or "), "its data is %s", found)
