@@ -142,7 +142,14 @@ func (h *Host) startInstance(ctx context.Context, p *loaded, s Source) (instance
 	case config.PluginWASM:
 		limited, cancel := context.WithTimeout(ctx, p.cfg.Timeout.Std())
 		defer cancel()
-		return wasm.Load(limited, filepath.Join(s.Dir, filepath.FromSlash(m.Entry.WASM.Module)), m.Runtime.MemoryMB)
+		module, err := wasm.Load(limited, filepath.Join(s.Dir, filepath.FromSlash(m.Entry.WASM.Module)), m.Runtime.MemoryMB)
+		if err != nil {
+			return nil, err
+		}
+		if id, err := contentOf(s.Dir); err != nil || id != s.ContentID {
+			return nil, errors.Join(errChanges, err, module.Close())
+		}
+		return module, nil
 	}
 	o := sidecar.Options{Manifest: m, Processes: p.cfg.Concurrency, Timeout: p.cfg.Timeout.Std(), Log: h.o.Log}
 	if !p.cfg.Trusted {

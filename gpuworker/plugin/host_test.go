@@ -166,3 +166,24 @@ func TestContentIDsAreOfOwnFilesAlone(t *testing.T) {
 		t.Errorf("%v, %v: the manifest's path names the plugin too", s, err)
 	}
 }
+
+// A folder that is no plugin's, such as one with a model, is refused before it is read.
+func TestLargeFoldersAreNotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	manifest := "name = \"a\"\nversion = \"1\"\nkind = \"grader\"\nmode = \"builtin\"\n[entry.builtin]\nfactory = \"a\"\n"
+	if err := os.WriteFile(filepath.Join(dir, config.PluginFile), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "model.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 40); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "more than 4096 files or 64 MiB") {
+		t.Errorf("%v", err)
+	}
+}

@@ -45,7 +45,7 @@ func addFolders(w *fsnotify.Watcher, dir string) error {
 		switch {
 		case err != nil || !e.IsDir():
 			return err
-		case path != dir && !isOwn(e.Name()):
+		case path != dir && !config.IsPluginFile(e.Name()):
 			return fs.SkipDir
 		}
 		return w.Add(path)
@@ -61,7 +61,7 @@ func (h *Host) reloadOnChange(ctx context.Context, p *loaded, w *fsnotify.Watche
 		case <-ctx.Done():
 			return
 		case e := <-w.Events:
-			if !isOwn(filepath.Base(e.Name)) || e.Op == fsnotify.Chmod {
+			if !config.IsPluginFile(filepath.Base(e.Name)) || e.Op == fsnotify.Chmod {
 				continue
 			}
 			changed.Reset(quiet)

@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,9 @@ const (
 	maxFiles = 4096
 	maxBytes = 64 << 20
 )
+
+// errChanges says that the files that were loaded may not be those of the content id.
+var errChanges = fault.New(fault.Unavailable, "its files change while they are read")
 
 // Source is a plugin as its folder has it.
 type Source struct {
@@ -52,9 +56,6 @@ func Read(path string) (Source, error) {
 	return s, fault.Wrap(err, "the plugin %s in %s", s.Manifest.Name, dir)
 }
 
-// isOwn reports whether a file of a plugin's folder is the plugin's own.
-func isOwn(name string) bool { return !strings.HasPrefix(name, ".") && name != "__pycache__" }
-
 // contentOf returns the content id of a folder's files.
 func contentOf(dir string) (identity.ContentID, error) {
 	var list strings.Builder
@@ -76,7 +77,7 @@ func (s Source) copyTo(dir string) error {
 		return err
 	}
 	if id, err := contentOf(dir); err != nil || id != s.ContentID {
-		return errors.Join(fault.New(fault.Unavailable, "its files change while they are read"), err)
+		return errors.Join(errChanges, err)
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ func eachFile(dir string, do func(name string, text []byte, mode fs.FileMode) er
 		switch {
 		case err != nil:
 			return err
-		case name != "." && !isOwn(e.Name()):
+		case name != "." && !config.IsPluginFile(e.Name()):
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -108,13 +109,17 @@ func eachFile(dir string, do func(name string, text []byte, mode fs.FileMode) er
 		if err != nil {
 			return err
 		}
-		text, err := root.ReadFile(name)
+		tooMuch := fault.New(fault.Invalid, "it has more than %d files or %d MiB: give the plugin a folder of its own",
+			maxFiles, maxBytes>>20)
+		if files++; files > maxFiles || info.Size() > maxBytes-bytes {
+			return tooMuch
+		}
+		text, err := readAtMost(root, name, maxBytes-bytes)
 		if err != nil {
 			return err
 		}
-		if files, bytes = files+1, bytes+int64(len(text)); files > maxFiles || bytes > maxBytes {
-			return fault.New(fault.Invalid, "it has more than %d files or %d MiB: give the plugin a folder of its own",
-				maxFiles, maxBytes>>20)
+		if bytes += int64(len(text)); bytes > maxBytes { // it has grown meanwhile
+			return tooMuch
 		}
 		return do(name, text, info.Mode())
 	})
@@ -122,4 +127,14 @@ func eachFile(dir string, do func(name string, text []byte, mode fs.FileMode) er
 		err = fault.WithKind(fault.Invalid, err, "read its files")
 	}
 	return err
+}
+
+// readAtMost reads a file, and one byte more than most if it has them.
+func readAtMost(root *os.Root, name string, most int64) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most+1))
 }

@@ -90,10 +90,10 @@ func (m PluginManifest) checkEntry(c *checker) {
 	if f := e.Builtin.Factory; f != "" {
 		c.label("entry.builtin.factory", f, maxGraderName, "")
 	}
-	if f := e.WASM.Module; f != "" && (path.IsAbs(f) || path.Clean(f) != f || strings.HasPrefix(f, "..") ||
-		len(f) > maxText) {
-		c.add("entry.wasm.module", "%s is not a file below the plugin's folder: write a path such as \"plugin.wasm\"",
-			quote(f))
+	if f := e.WASM.Module; f != "" && (path.IsAbs(f) || path.Clean(f) != f || len(f) > maxText ||
+		slices.ContainsFunc(strings.Split(f, "/"), func(part string) bool { return !IsPluginFile(part) })) {
+		c.add("entry.wasm.module", "%s is not a file of the plugin: write a path below its folder, such as "+
+			"\"plugin.wasm\", without names that begin with a dot", quote(f))
 	}
 	if len(e.Sidecar.Args) > maxPluginArgs {
 		c.add("entry.sidecar.args", "has %d arguments, at most %d are allowed", len(e.Sidecar.Args), maxPluginArgs)
@@ -106,6 +106,10 @@ func (m PluginManifest) checkEntry(c *checker) {
 		}
 	}
 }
+
+// IsPluginFile reports whether a file or folder with that name is a plugin's own. Those whose names
+// begin with a dot, and those that Python makes, are not.
+func IsPluginFile(name string) bool { return !strings.HasPrefix(name, ".") && name != "__pycache__" }
 
 // checkPlugins checks the deployment's plugins.
 func checkPlugins(c *checker, plugins map[string]Plugin, inCloud bool) {

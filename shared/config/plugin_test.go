@@ -42,7 +42,10 @@ func TestProblemsOfPluginManifests(t *testing.T) {
 			"[entry.sidecar]\nargs = [\"x\"]\n",
 			[]string{"entry.wasm.module: missing", "entry.sidecar.args: the mode is \"wasm\": remove it"}},
 		"a module elsewhere": {"name = \"a\"\nversion = \"1\"\nkind = \"grader\"\nmode = \"wasm\"\n" +
-			"[entry.wasm]\nmodule = \"../x.wasm\"\n", []string{"entry.wasm.module: \"../x.wasm\" is not a file below"}},
+			"[entry.wasm]\nmodule = \"../x.wasm\"\n", []string{"entry.wasm.module: \"../x.wasm\" is not a file of the plugin"}},
+		"a module that is not hashed": {"name = \"a\"\nversion = \"1\"\nkind = \"grader\"\nmode = \"wasm\"\n" +
+			"[entry.wasm]\nmodule = \"out/.x/x.wasm\"\n",
+			[]string{"entry.wasm.module: \"out/.x/x.wasm\" is not a file of the plugin"}},
 		"another trait": {"name = \"a\"\nversion = \"1\"\nkind = \"grader\"\nmode = \"builtin\"\ntrait_id = \"x\"\n" +
 			"[entry.builtin]\nfactory = \"a\"\n",
 			[]string{"trait_id: \"x\" is not the trait of the kind grader: use \"rollout.grader.v1\""}},
