@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,32 @@ func (d fixture) hasArtifact(m record.Manifest) bool {
 		d.t.Fatal(err)
 	}
 	return err == nil
+}
+
+// More runs may have one artifact than its document counts. Then it stays for good.
+func TestArtifactOfVeryManyRunsIsKept(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	contents := snapshot.Store{Blobs: d.Ports.Blobs, Docs: d.Docs, Clock: d.Clock}
+	info := hosttest.Put(t, d.Ports, identity.ContentKey(identity.TextContent("agent")), "agent")
+	if info == "" {
+		t.Fatal("no version")
+	}
+	const runs = 2001
+	id := func(n int) identity.RunID { return identity.RunID(fmt.Sprintf("01J0000000000000000000%04d", n)) }
+	for n := range runs {
+		if err := contents.KeepForRun(t.Context(), identity.TextContent("agent"), id(n)); err != nil {
+			t.Fatalf("run %d: %v", n, err)
+		}
+	}
+	for n := range runs {
+		if err := contents.ReleaseOfRun(t.Context(), identity.TextContent("agent"), id(n)); err != nil {
+			t.Fatalf("run %d: %v", n, err)
+		}
+	}
+	if _, err := d.Ports.Blobs.Stat(t.Context(), identity.ContentKey(identity.TextContent("agent")), ""); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestArtifactExpiresWithTheLastRunThatNeedsIt(t *testing.T) {

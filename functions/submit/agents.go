@@ -58,6 +58,14 @@ func (s *Submitter) freezeAgents(ctx context.Context, m *record.Manifest) error 
 			if err := keep(ctx, id); err != nil {
 				return err
 			}
+			_, err := s.Blobs.Stat(ctx, identity.ContentKey(id), "")
+			if fault.Is(err, fault.NotFound) {
+				return &fault.Error{Kind: fault.Invalid, Remedy: "submit the tasks again for a run of its own",
+					Err: fault.WithKind(fault.Invalid, err, "the artifact of the variant %s, as the run began with it", a.Variant)}
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	for _, v := range m.Config.Variants {

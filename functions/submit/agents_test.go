@@ -77,7 +77,9 @@ func TestChildrenFreezeTheAgentsThatTheyAdd(t *testing.T) {
 	for _, permitted := range []bool{true, false} {
 		d := newFixture(t)
 		d.deploy.Trials.Processes = permitted
-		kept := record.Artifact{Variant: "old", Key: "agents/old/", Content: strings.Repeat("ab", 32)}
+		content := identity.TextContent("old")
+		hosttest.Put(t, d.Ports, identity.ContentKey(content), "old")
+		kept := record.Artifact{Variant: "old", Key: "agents/old/", Content: content.String()}
 		d.ended(func(m *record.Manifest, _ *run.State) {
 			m.Kind, m.Config.Kind = config.KindTrials, config.KindTrials
 			m.Config.Shard = config.DefaultShard()

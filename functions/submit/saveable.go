@@ -30,7 +30,8 @@ func saveable(m record.Manifest) record.Manifest {
 		}
 	}
 	out := record.Manifest{Schema: m.Schema, Run: m.Run, Name: m.Name, Kind: m.Kind, CreatedAt: m.CreatedAt,
-		ConfigKey: m.ConfigKey, Config: config.DefaultRun(), Refused: m.Refused, Inputs: m.Inputs[:min(1, len(m.Inputs))]}
+		ConfigKey: m.ConfigKey, Config: config.DefaultRun(), Refused: m.Refused, Inputs: m.Inputs[:min(1, len(m.Inputs))],
+		Artifacts: m.Artifacts} // which are kept for the run until it expires
 	if m.Parent != nil {
 		out.Parent = &record.Parent{Run: m.Parent.Run}
 	}

@@ -20,9 +20,11 @@ import (
 // the same content first deletes that version. A late deletion therefore finds another
 // version and changes nothing.
 type content struct {
-	Schema   int         `json:"schema"`
-	Needs    []reference `json:"needs,omitempty"`
-	Deleting string      `json:"deleting,omitempty"`
+	Schema int         `json:"schema"`
+	Needs  []reference `json:"needs,omitempty"`
+	// Kept says that more runs need the object than the document counts: then it stays.
+	Kept     bool   `json:"kept,omitempty"`
+	Deleting string `json:"deleting,omitempty"`
 }
 
 // reference is one save that needs the content.
@@ -32,7 +34,8 @@ type reference struct {
 	At   time.Time      `json:"at"`
 }
 
-// maxNeeds bounds the references in the document, and so its size.
+// maxNeeds bounds the references in the document, and so its size. The object of more runs stays for
+// good.
 const maxNeeds = 2000
 
 // KeepForRun keeps the object of a content, which need not exist yet, for a run, until ReleaseOfRun.
@@ -66,11 +69,16 @@ func (s Store) addReference(ctx context.Context, id string, n reference) error {
 		if slices.ContainsFunc(c.Needs, func(o reference) bool { return o.Save == n.Save }) {
 			return c, false, nil
 		}
+		if len(c.Needs) >= maxNeeds && n.Save == saveOfRun(n.Run) {
+			kept := c
+			kept.Kept = true
+			return kept, !c.Kept, nil
+		}
 		if len(c.Needs) >= maxNeeds {
 			return c, false, &fault.Error{Kind: fault.Exhausted, Remedy: "prune snapshots, or wait until older runs expire",
 				Err: fault.New(fault.Exhausted, "%d snapshots and runs have this content", len(c.Needs))}
 		}
-		return content{Schema: record.Schema, Needs: append(slices.Clone(c.Needs), n)}, true, nil
+		return content{Schema: record.Schema, Needs: append(slices.Clone(c.Needs), n), Kept: c.Kept}, true, nil
 	})
 	return err
 }
@@ -92,11 +100,11 @@ func (s Store) removeReference(ctx context.Context, id, save string) error {
 func (s Store) drop(ctx context.Context, id string, which func(reference) bool) error {
 	c, err := host.Update(ctx, s.Docs, contentKey(id), func(c content, found bool) (content, bool, error) {
 		needs := slices.DeleteFunc(slices.Clone(c.Needs), which)
-		if !found || c.Deleting != "" || len(needs) > 0 && len(needs) == len(c.Needs) {
+		if !found || c.Deleting != "" || (c.Kept || len(needs) > 0) && len(needs) == len(c.Needs) {
 			return c, false, nil
 		}
-		next := content{Schema: record.Schema, Needs: needs}
-		if len(needs) == 0 {
+		next := content{Schema: record.Schema, Needs: needs, Kept: c.Kept}
+		if len(needs) == 0 && !c.Kept {
 			version, err := s.version(ctx, id)
 			if err != nil {
 				return c, false, err
