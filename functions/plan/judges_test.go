@@ -34,7 +34,7 @@ func newJudged(t *testing.T, judges []config.Grade, files ...file) *fixture {
 	d.m.Config.Model.URI = "mock"
 	k, err := kind.Table{}.Of(config.KindBatch)
 	if err == nil {
-		d.m.Roles, err = k.ResolveRoles(d.m.Config, deploy)
+		d.m.Roles, err = k.ResolveRoles(d.m.Config, d.m.ModelURI, deploy)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -107,6 +107,19 @@ func TestKeptObjectIsTheRunThatItWasBefore(t *testing.T) {
 	}
 }
 
+// Trials may leave their model to the deployment. That the run has resolved it makes no other run.
+func TestKeptTasksWithoutAModelAreTheRunThatTheyWere(t *testing.T) {
+	t.Parallel()
+	const tasks = `{"id":"a","prompt":"1"}` + "\n"
+	d := newFixture(t)
+	d.put("prompts/x.toml", "schema_version = 1\nkind = 'trials'\n[[variant]]\nname = 'a'\n")
+	first := d.upload("prompts/x.jsonl", tasks)
+	d.plan()
+	if got := d.appears("prompts/x.jsonl", tasks, blob.Kept); first.Refused != "" || got != first.Run {
+		t.Errorf("run %s (%s) became %s", first.Run, first.Refused, got)
+	}
+}
+
 // Earlier versions wrote into manifests how many items a shard has if none is chosen. A file
 // that was a run then is not run again.
 func TestKeptObjectIsTheRunOfAnEarlierVersion(t *testing.T) {

@@ -27,6 +27,7 @@ func TestFurtherModelsOfTrialsAreRoles(t *testing.T) {
 		"one model": {"", "", ""},
 		"two models": {"[[variant]]\nname = 'big'\nmodel = 'm1'\n[[variant]]\nname = 'bigger'\nmodel = 'm1'\n" +
 			"[[variant]]\nname = 'other'\nmodel = 'm0'\n", "answer-big:pool-1 answer-other:pool-0 ", ""},
+		"the model of the run again": {"[[variant]]\nname = 'as-it-is'\nmodel = 'm'\n", "", ""},
 		"an unknown one": {"[[variant]]\nname = 'big'\nmodel = 'huge'\n", "",
 			"role answer-big: no pool serves the model huge (set variant[2].model to one of: m, m0"},
 		"too many": {many.String(), "", "a run has at most 8 roles, the answer included, not 9 (name fewer models"},

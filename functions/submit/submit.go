@@ -339,7 +339,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if k.Executor == config.ExecutorInfer {
 		m.PromptMaxTokens = PromptMaxTokens(m.Config, dialect.Name(m.Dialect))
 	}
-	if m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment); err != nil {
+	if m.Roles, err = k.ResolveRoles(m.Config, m.ModelURI, s.opts.Deployment); err != nil {
 		return err
 	}
 	if err := s.freezeAgents(ctx, m); err != nil {

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"cmp"
+	"slices"
 
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -11,12 +12,13 @@ import (
 
 // ResolveRoles returns the manifest's roles of a run of the config: each with the
 // pool that serves its model. A model that no pool serves is Invalid, with a list
-// of the models that can be named instead.
-func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, error) {
+// of the models that can be named instead. Answer is the model of the answers, which needs no further
+// role although the config may leave it out.
+func (k Kind) ResolveRoles(cfg config.Run, answer string, d config.Deployment) ([]record.Role, error) {
 	if k.Roles == nil {
 		return nil, nil
 	}
-	roles := k.Roles(cfg)
+	roles := slices.DeleteFunc(k.Roles(cfg), func(r Role) bool { return r.Output && r.Model.URI == answer })
 	if len(roles) >= record.MaxRoles {
 		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "name fewer models and judges",
 			Err: fault.New(fault.Invalid, "a run has at most %d roles, the answer included, not %d", record.MaxRoles,
@@ -39,7 +41,7 @@ func (k Kind) ResolveRoles(cfg config.Run, d config.Deployment) ([]record.Role, 
 // with those of the parent, in the pools that serve them now. A model that is served in another
 // revision is Invalid: items of the child would have other ids and answers.
 func (k Kind) RolesOfChild(parent record.Manifest, cfg config.Run, d config.Deployment) ([]record.Role, error) {
-	out, err := k.ResolveRoles(cfg, d)
+	out, err := k.ResolveRoles(cfg, parent.ModelURI, d)
 	if err != nil {
 		return nil, err
 	}

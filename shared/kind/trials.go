@@ -63,11 +63,7 @@ func completeTrials(ctx context.Context, m *record.Manifest, at Site) error {
 	if len(m.Inputs) != 1 {
 		return fault.New(fault.Invalid, "a run of trials has one file of tasks, not %d", len(m.Inputs))
 	}
-	err := CompletePrompts(ctx, m, at)
-	if err == nil && m.Config.Model.URI == "" { // variants may name it too
-		m.Config.Model.URI = m.ModelURI
-	}
-	return err
+	return CompletePrompts(ctx, m, at)
 }
 
 // trialRoles is Kind.Roles of trials: judges come first, so that an amendment adds roles behind

@@ -139,7 +139,7 @@ func grow(
 	if err := g.kind.Complete(ctx, &m, kind.Site{Deployment: d, Head: head}); err != nil {
 		return g, err
 	}
-	if m.Roles, err = g.kind.ResolveRoles(m.Config, d); err != nil {
+	if m.Roles, err = g.kind.ResolveRoles(m.Config, m.ModelURI, d); err != nil {
 		return g, err
 	}
 	if err := submit.CheckAgents(d, m, d.Cloud.Configured()); err != nil {

@@ -44,7 +44,7 @@ func checkGraders(d config.Deployment, run config.Run) error {
 		return err
 	}
 	m := record.Manifest{Pool: pool.Name}
-	if m.Roles, err = k.ResolveRoles(run, d); err != nil {
+	if m.Roles, err = k.ResolveRoles(run, pool.Model, d); err != nil {
 		return err
 	}
 	return prices.CheckBudget(d, run.Limits, m.Pools())

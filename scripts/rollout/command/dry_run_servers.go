@@ -103,7 +103,7 @@ func askedBy(d config.Deployment, run config.Run) (out []asked, err error) {
 		return nil, err
 	}
 	add(pool.Name, pool.Model)
-	roles, err := k.ResolveRoles(run, d)
+	roles, err := k.ResolveRoles(run, pool.Model, d)
 	for _, r := range roles {
 		add(r.Pool, r.ModelURI)
 	}
