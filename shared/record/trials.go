@@ -68,10 +68,10 @@ type TrialVariant struct {
 // estimated by all its trials with a score: their sum, by how many of them succeed.
 type UntilSuccess struct {
 	Trials float64  `json:"trials"`
-	USD    *float64 `json:"usd"` // of tokens; null without prices
-	// Seconds are of agents, which alone are timed: null if a trial is of none.
+	USD    *float64 `json:"usd"` // of tokens; null without prices, and if those of a trial are not known
+	// Seconds are of agents, which alone are timed: null if a trial is of none, or its agent failed.
 	Seconds *float64 `json:"seconds"`
-	// SuccessMedian and SuccessP90 are of the seconds of the trials that succeed; null likewise.
+	// SuccessMedian and SuccessP90 are of the seconds of the trials that succeed; null if one is of no agent.
 	SuccessMedian *float64 `json:"success_seconds_median"`
 	SuccessP90    *float64 `json:"success_seconds_p90"`
 }

@@ -22,9 +22,12 @@ type taskCosts struct {
 // costs are what the trials of a variant took. Sums are of whole numbers, so that the order of the
 // rows does not decide how they are rounded.
 type costs struct {
-	tasks   map[string]*taskCosts
-	took    []int64 // microseconds of each trial that succeeds
-	untimed bool    // a trial with a score is of no agent
+	tasks map[string]*taskCosts
+	took  []int64 // microseconds of each trial that succeeds
+	// What is not known of a trial with a score: how long it took, and its tokens. Both hold for a
+	// failed agent, whose row has neither.
+	untimed, uncounted bool
+	untimedSuccess     bool // a trial that succeeds is of no agent
 }
 
 // add takes in a trial with a score.
@@ -40,12 +43,15 @@ func (c *costs) add(task string, f Fact) {
 	t.trials++
 	if f.PromptTokens != nil {
 		t.prompt, t.completion = t.prompt+*f.PromptTokens, t.completion+*f.CompletionTokens
+	} else {
+		c.uncounted = true
 	}
 	micros, timed := secondsOf(f)
 	t.micros += micros
 	c.untimed = c.untimed || !timed
 	if *f.Score >= success {
 		t.successes++
+		c.untimedSuccess = c.untimedSuccess || !timed
 		c.took = append(c.took, micros)
 	}
 }
@@ -81,11 +87,15 @@ func (v *variantSums) priced(e config.Engine) {
 	v.UntilSuccess = &record.UntilSuccess{Trials: mean(tries)}
 	if known {
 		v.USDPerSolved = new(*v.TokensUSD / float64(v.SolvedTasks))
+	}
+	if known && !v.costs.uncounted {
 		v.UntilSuccess.USD = new(mean(dollars))
 	}
 	if !v.costs.untimed {
-		slices.Sort(v.costs.took)
 		v.UntilSuccess.Seconds = new(mean(micros) / 1e6)
+	}
+	if !v.costs.untimedSuccess {
+		slices.Sort(v.costs.took)
 		v.UntilSuccess.SuccessMedian, v.UntilSuccess.SuccessP90 = quantile(v.costs.took, 0.5), quantile(v.costs.took, 0.9)
 	}
 }

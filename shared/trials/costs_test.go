@@ -105,6 +105,15 @@ func TestTimesOfSuccessesAreThoseOfAgents(t *testing.T) {
 	if got == nil || *got.Seconds != (5.5+10)/2 || *got.SuccessMedian != 5 || *got.SuccessP90 != 9 || got.Trials != 1.5 {
 		t.Errorf("%+v", got)
 	}
+	failed := &variantSums{} // by an agent whose row has neither its time nor its tokens
+	counted := fact(1, 3)
+	counted.PromptTokens, counted.CompletionTokens = new(int64(1000)), new(int64(1000))
+	failed.costs.add("a", counted)
+	failed.costs.add("a", Fact{Score: new(0.0)})
+	failed.priced(config.Engine{PromptPrice: 1, CompletionPrice: 1})
+	if got := failed.UntilSuccess; got == nil || got.Seconds != nil || got.USD != nil || *got.SuccessMedian != 3 {
+		t.Errorf("with a failed agent: %+v", got)
+	}
 	prompt := &variantSums{}
 	prompt.costs.add("a", fact(1, 1))
 	prompt.costs.add("a", Fact{Score: new(1.0)})
