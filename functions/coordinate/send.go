@@ -2,6 +2,8 @@ package coordinate
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"rollout/events"
 	"rollout/shared/core/run"
@@ -18,9 +20,8 @@ const sendBatch = 100
 type workSender struct {
 	*Coordinator
 	*loaded
-	entry record.IndexEntry // of the shard that was added last
-	queue string            // of batch
-	batch []events.Payload
+	entry   record.IndexEntry           // of the shard that was added last
+	batches map[string][]events.Payload // by queue
 }
 
 // add sends one message for each shard of the effect to the work queue of its role's
@@ -43,13 +44,16 @@ func (s *workSender) add(ctx context.Context, e run.Effect) error {
 		if err != nil {
 			return err
 		}
-		if to := queueOf(role.Pool); to != s.queue || len(s.batch) == sendBatch {
-			if err := s.flush(ctx); err != nil {
+		to := queueOf(role.Pool)
+		if len(s.batches[to]) == sendBatch {
+			if err := s.send(ctx, to); err != nil {
 				return err
 			}
-			s.queue = to
 		}
-		s.batch = append(s.batch, events.Work{Run: string(s.state.Run), Shard: n, Generation: e.Generation,
+		if s.batches == nil {
+			s.batches = map[string][]events.Payload{}
+		}
+		s.batches[to] = append(s.batches[to], events.Work{Run: string(s.state.Run), Shard: n, Generation: e.Generation,
 			Range: s.entry.Range, Row: row, Pool: role.Pool, Allowance: e.Allowance.Tokens,
 			AllowanceMicroUSD: e.Allowance.MicroUSD})
 	}
@@ -64,12 +68,22 @@ func (s *workSender) find(ctx context.Context, n int) (row int, err error) {
 	return row, err
 }
 
-// flush sends what add has left.
+// flush sends what add has left. Variants of several models have a queue each, in turn.
 func (s *workSender) flush(ctx context.Context) error {
-	if len(s.batch) == 0 {
+	for _, to := range slices.Sorted(maps.Keys(s.batches)) {
+		if err := s.send(ctx, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends the messages for a queue.
+func (s *workSender) send(ctx context.Context, to string) error {
+	batch := s.batches[to]
+	if len(batch) == 0 {
 		return nil
 	}
-	err := s.Send(ctx, s.queue, s.batch...)
-	s.batch = s.batch[:0]
-	return err
+	s.batches[to] = batch[:0]
+	return s.Send(ctx, to, batch...)
 }

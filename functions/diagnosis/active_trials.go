@@ -217,8 +217,9 @@ func scheduleProgress(p status.Progress) ScheduleProgress {
 	if len(p.Plan.Roles) > 0 { // judges read more
 		all = p.Manifest.OutputItems(p.Plan.Roles)
 	}
+	committed := min(done.Frontier(), int(all)) // each trial is a shard, and judges' shards come behind them
 	return ScheduleProgress{Schema: "schedule_progress_v2", Run: p.Manifest.Run, Trials: all,
-		NextCommit: done.Frontier(), Committed: done.Frontier(), Buffered: done.Buffered(), InFlight: s.InFlight.Len(),
+		NextCommit: committed, Committed: committed, Buffered: done.Buffered(), InFlight: s.InFlight.Len(),
 		Held: s.Skipped.Len(), Pruned: s.Counts.ByClass[string(fault.Pruned)], FailedInARow: s.FailedStreak,
 		Kept: s.KeptShards, MaxConcurrent: p.Manifest.Config.DesignOf().MaxConcurrency}
 }
