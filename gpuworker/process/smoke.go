@@ -30,20 +30,29 @@ type Smoked struct {
 // maxShown bounds the bytes of Smoked.Answer.
 const maxShown = 200
 
-// Smoke tries one trial of each line on this machine: an agent in a sandbox, a prompt as one
-// request. Lines are those of trials of the manifest's run. An error is about none of them alone.
+// Smoke tries one trial of each line on this machine, with the engine of its variant's model: an
+// agent in a sandbox, a prompt as one request. Lines are those of trials of the manifest's run. An
+// error is about none of them alone.
 func Smoke(ctx context.Context, o Options, m record.Manifest, lines [][]byte) ([]Smoked, error) {
-	load, closeLoad, err := o.newWorkload(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer closeLoad()
-	a, ok := load.(inference)
-	if !ok {
-		return nil, fault.New(fault.Invalid, "the pool %s answers no trials", o.Pool)
-	}
-	if _, err := a.engine.Ready(ctx); err != nil {
-		return nil, fault.Wrap(err, "ask the engine whether it is ready")
+	pools := map[string]inference{}
+	var closers []func()
+	defer func() {
+		for _, closeLoad := range closers {
+			closeLoad()
+		}
+	}()
+	open := func(pool string) (inference, error) {
+		if a, known := pools[pool]; known {
+			return a, nil
+		}
+		o.Pool = pool
+		a, closeLoad, err := o.openInference(ctx)
+		if err != nil {
+			return a, err
+		}
+		pools[pool] = a
+		closers = append(closers, closeLoad)
+		return a, nil
 	}
 	var out []Smoked
 	for _, line := range lines {
@@ -55,11 +64,24 @@ func Smoke(ctx context.Context, o Options, m record.Manifest, lines [][]byte) ([
 		if n < 0 {
 			return nil, fault.New(fault.Corrupt, "the run has no variant %q", t.Variant)
 		}
+		v := m.Config.Variants[n]
+		role, err := m.RoleOfModel(v.Model)
+		if err != nil {
+			return nil, err
+		}
+		of, err := m.InRole(role)
+		if err != nil {
+			return nil, err
+		}
+		a, err := open(of.Pool)
+		if err != nil {
+			return nil, err
+		}
 		s := Smoked{Variant: t.Variant, Trial: t.ID}
-		if v := m.Config.Variants[n]; v.IsAgent() {
-			err = a.smokeAgent(ctx, m, v, line, &s)
+		if v.IsAgent() {
+			err = a.smokeAgent(ctx, of, v, line, &s)
 		} else {
-			err = a.smokePrompt(ctx, m, line, &s)
+			err = a.smokePrompt(ctx, of, line, &s)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -71,6 +93,25 @@ func Smoke(ctx context.Context, o Options, m record.Manifest, lines [][]byte) ([
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// openInference opens the workload of a pool, whose engine is ready.
+func (o Options) openInference(ctx context.Context) (a inference, closeLoad func(), err error) {
+	load, closeLoad, err := o.newWorkload(ctx)
+	if err != nil {
+		return a, nil, err
+	}
+	a, ok := load.(inference)
+	if !ok {
+		err = fault.New(fault.Invalid, "the pool %s answers no trials", o.Pool)
+	} else if _, err = a.engine.Ready(ctx); err != nil {
+		err = fault.Wrap(err, "ask the engine of the pool %s whether it is ready", o.Pool)
+	}
+	if err != nil {
+		closeLoad()
+		return a, nil, err
+	}
+	return a, closeLoad, nil
 }
 
 // smokeAgent runs a trial of an agent.

@@ -230,6 +230,12 @@ func TestRetriesAndAmendmentsKeepTheModelsOfTrials(t *testing.T) {
 	i := install(t, j.URL, 2, modelPools)
 	const small = "[[variant]]\nname = \"large\"\nmodel = \"large\"\n[[variant]]\nname = \"terse\"\nmodel = \"large\"\n" +
 		"system = \"Be terse.\"\n"
+	// Before it costs anything, one trial of each variant is asked of its own model. The server
+	// refuses one of them.
+	do(t, 1, "submit", "--dir", i.dir, "--preflight", "--engine", i.engine, tasksFile(t, modelsConfig))
+	if j.requests("small") != 1 || j.requests("large") != 2 {
+		t.Errorf("the preflight asked %d times for small and %d times for large", j.requests("small"), j.requests("large"))
+	}
 	first := i.submit(tasksFile(t, strings.Replace(modelsConfig, small, "", 1)))
 	i.await(first, run.CompletedWithErrors)
 	whole := i.submit(tasksFile(t, modelsConfig))
