@@ -83,12 +83,12 @@ func TestRunsAreScoredByTheirOwnPlugin(t *testing.T) {
 			t.Errorf("a line without words has %v", got)
 		}
 	}
-	i.up.kill()
+	i.up.killGroup() // with its workers, which would go on with what they have
 	i.engine = serve(t, "--latency", "10s").url
 	i.start()
 	second := i.submit(promptsFile(t, promptsWithWords))
 	eventually(t, "the run is running", func() bool { s, ok := i.show(second); return ok && s.Phase == run.Running })
-	i.up.kill()
+	i.up.killGroup()
 	replaceIn(t, dir, "keywords.py", "in answer for word", "in answer + word for word")
 	i.engine = serve(t).url
 	i.start()
@@ -96,7 +96,7 @@ func TestRunsAreScoredByTheirOwnPlugin(t *testing.T) {
 	if !i.logged("other files of the plugin keywords") {
 		t.Error("the log does not say that the plugin is another one")
 	}
-	i.up.kill()
+	i.up.killGroup()
 	replaceIn(t, dir, "keywords.py", "in answer + word for word", "in answer for word")
 	i.start()
 	i.control("resume", second)
