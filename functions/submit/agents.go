@@ -12,9 +12,9 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// CheckAgents refuses variants of a run with its roles that are agents where the deployment does not
-// permit them: whoever may submit a run would choose programs that workers execute. remote says that the installation
-// is in a cloud.
+// CheckAgents refuses the variants of a run that are agents where the deployment does not permit
+// them: whoever may submit a run would choose programs that workers execute. The manifest has its
+// roles. remote says that the installation is in a cloud.
 func CheckAgents(d config.Deployment, m record.Manifest, remote bool) error {
 	for _, v := range m.Config.Variants {
 		of := m

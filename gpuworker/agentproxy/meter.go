@@ -17,7 +17,7 @@ const maxLine = 8 << 20
 type meter struct {
 	line                 []byte // the part of a line that has come
 	skip                 bool   // the line is too long
-	whole                []byte // all lines of an answer that is no stream
+	whole                []byte // all lines of an answer that is not a stream
 	events               int64
 	eventBytes, shortest int64 // of all events, and of the shortest
 	bytes                int64 // of all pieces

@@ -180,8 +180,8 @@ func TestLargeFoldersAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(1 << 40); err != nil {
-		t.Skip(err)
+	if err := f.Truncate(1 << 30); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "more than 4096 files or 64 MiB") {
 		t.Errorf("%v", err)

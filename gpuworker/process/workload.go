@@ -16,6 +16,7 @@ import (
 	"rollout/gpuworker/executors/train"
 	"rollout/gpuworker/grading"
 	"rollout/gpuworker/online"
+	"rollout/gpuworker/plugin"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -200,3 +201,9 @@ func (t trainings) sharedEngine(string) string { return "" }
 func (t trainings) servers() []health.Server { return nil }
 
 func (t trainings) adjust(context.Context, *worker.Worker) {}
+
+// openPlugins loads the plugins of the deployment, whose paths are those of this machine.
+func (o Options) openPlugins(ctx context.Context) (*plugin.Host, error) {
+	return plugin.Open(ctx, o.Deployment.Plugins, plugin.Options{Builtins: o.Plugins, Log: o.Ports.Log,
+		Watch: o.Ports.Watch, Sandbox: o.openSandbox, HotReload: o.HotReload})
+}

@@ -72,7 +72,7 @@ s = socket.socket(socket.AF_UNIX)
 s.connect(os.environ["ROLLOUT_PLUGIN_SOCKET"])
 `
 
-// output collects what is logged.
+// logged collects what is logged.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -94,6 +94,9 @@ func (l *logged) String() string {
 func optionsOf(t *testing.T, program string, trusted bool) Options {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skip("there is no python3")
 	}
 	dir := t.TempDir()
@@ -112,7 +115,7 @@ func optionsOf(t *testing.T, program string, trusted bool) Options {
 		t.Fatal(err)
 	}
 	if level, reason := o.Sandbox.Probe(t.Context()); level != isolation.Full {
-		t.Skip("this machine has no sandboxes: " + reason)
+		t.Skip("this machine has no sandboxes, which the tests of isolation judge: " + reason)
 	}
 	return o
 }
@@ -224,7 +227,7 @@ func TestSidecarsThatDoNotStartSayWhy(t *testing.T) {
 			"def preflight(): return {'error': 'no model'}\nserve(preflight=True)", `the plugin says "no model"`},
 		"a 2 GB frame": {head + "s.sendall(b'\\x7f\\xff\\xff\\xff')\ntime.sleep(99)",
 			"its frame says that it has 2147483647 bytes"},
-		"a reply that is no JSON": {head + "s.sendall(b'\\0\\0\\0\\1x')\ntime.sleep(99)", "the plugin's reply is malformed"},
+		"a reply that is not JSON": {head + "s.sendall(b'\\0\\0\\0\\1x')\ntime.sleep(99)", "the plugin's reply is malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,7 @@ type Module struct {
 }
 
 // Load compiles the module in a file, and checks that it is a plugin: its version comes from an
-// instance that runs. An instance has at most memoryMB MiB. A file that is no such module is
+// instance that runs. An instance has at most memoryMB MiB. A file that is not such a module is
 // Invalid.
 func Load(ctx context.Context, path string, memoryMB int) (_ *Module, err error) {
 	code, err := os.ReadFile(path)

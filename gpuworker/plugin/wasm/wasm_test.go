@@ -120,7 +120,7 @@ func TestHostileCallsEndWithAnError(t *testing.T) {
 			[]byte{opNe, opBrIf, 0, opEnd, opUnreachable}), "the module trapped in rollout_call", fault.Invalid},
 		"a reply outside of its memory": {replyAt(1<<30, 16), "is outside of its memory", fault.Invalid},
 		"a reply of 2 GB":               {replyAt(0, 1<<31-1), "has 2147483647 bytes", fault.Invalid},
-		"a reply that is no JSON":       {replyAt(0, 16), "is not a JSON object", fault.Unavailable},
+		"a reply that is not JSON":      {replyAt(0, 16), "is not a JSON object", fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

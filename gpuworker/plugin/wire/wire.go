@@ -48,7 +48,7 @@ type (
 	}
 )
 
-// AppendRequest appends a request. Payload is JSON text, or empty. One that is no JSON, or too
+// AppendRequest appends a request. Payload is JSON text, or empty. One that is not JSON, or too
 // large, is Invalid.
 func AppendRequest(dst []byte, method string, payload []byte) ([]byte, error) {
 	text, err := json.Marshal(request{method, payload})
